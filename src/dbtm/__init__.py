@@ -1,3 +1,33 @@
 """Discrete Beckmann Transport Models: one time-free map from noise to clean token sequences."""
 
+import importlib
+from typing import Any
+
 __version__ = "0.1.0"
+
+# public name -> module; nothing heavy is imported until a name is used
+_PUBLIC = {
+    "RunConfig": "dbtm.config",
+    "Sampler": "dbtm.sampling",
+    "Task": "dbtm.tasks",
+    "Batch": "dbtm.tasks",
+    "Trace": "dbtm.sampling",
+    "TransportMap": "dbtm.nn",
+    "UsageError": "dbtm.errors",
+    "load": "dbtm.loading",
+    "override": "dbtm.config",
+    "recipe": "dbtm.recipes",
+    "register": "dbtm.tasks",
+    "train": "dbtm.train.loop",
+}
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'dbtm' has no attribute '{name}'")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,371 @@
+"""The run's configuration: frozen dataclasses with their checks, strict JSON, dotted overrides.
+
+Reading a configuration never guesses: an unknown key, a wrong type or an impossible combination is a UsageError that
+names it and the nearest valid name.
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, Union, get_args, get_origin
+
+from dbtm.errors import UsageError, nearest
+from dbtm.tasks.base import Task, task_class
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The map (nn/transport_map.py). `vocab` and `length` come from the task."""
+
+    vocab: int
+    length: int
+    width: int = 768
+    depth: int = 12
+    heads: int = 12
+    ffn: int = 4  # hidden width of the feed-forward, in widths
+    cond_dim: int = 128  # dimension of adaLN's learned constant
+    dropout: float = 0.1  # on the residual branches
+    softcap: float = 50.0  # tanh cap on attention logits; 0 is off
+    loops: int = 1  # how many times the stack of blocks is applied (weight-tied depth)
+    rotary: bool = True
+    position_axes: tuple[int, ...] = ()  # sizes of learned position tables; the task says which entry each position has
+    input_norm: bool = False  # RMS norm on the embedded state
+    gate_init: float = 0.0  # where adaLN's residual gates start
+    embed_std: float = 0.02
+    quality: bool = True  # the quality head
+    quality_width: int = 256
+    quality_depth: int = 4
+    quality_heads: int = 4
+
+    def __post_init__(self):
+        positive(self, "vocab", "length", "width", "depth", "heads", "ffn", "cond_dim", "loops", "embed_std")
+        in_range(self, "dropout", 0, 1)
+        for width, heads in (("width", "heads"), ("quality_width", "quality_heads")):
+            if getattr(self, width) % (2 * getattr(self, heads)):
+                raise UsageError(
+                    f"model.{width}={getattr(self, width)} must be a multiple of 2 x model.{heads} "
+                    f"(= {2 * getattr(self, heads)}), so that every head has an even size"
+                )
+        if self.softcap < 0:
+            raise UsageError("model.softcap must be 0 (off) or positive")
+
+
+@dataclass(frozen=True)
+class PathConfig:
+    """From noise to data: prior, interpolant, coupling, context."""
+
+    sigma: float = 1.0  # prior N(0, sigma^2 I)
+    a: float = 1.0  # alpha_t = (1 - t)^a
+    coupling: Literal["ot", "independent"] = "ot"
+    context: bool = True  # clean context: f ~ U(0, 1), Bernoulli(f) per position
+    t_anchor: float | None = None  # None: the commitment time t*
+
+    def __post_init__(self):
+        positive(self, "sigma")
+        if self.a < 1:
+            raise UsageError("path.a must be at least 1")
+        if self.t_anchor is not None:
+            in_range(self, "t_anchor", 0, 1)
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Weights of the full objective (end of sec:refinement-in-loop), and the adaptive weight's c and r."""
+
+    transport: float = 1.0
+    boundary: float = 1.0
+    anchor: float = 1.0
+    semigroup: float = 0.0
+    quality: float = 1.0
+    c: float = 1.0
+    r: float = 0.5
+    endpoint_c: float = 1.0
+    endpoint_r: float = 0.5
+    boundary_fraction: float = 1.0  # share of the batch's rows that pay for the boundary pass
+    positive_weight: float = 1.0  # of right tokens in the quality head's cross-entropy
+    semigroup_depths: tuple[int, ...] = (4,)  # K of loss:semigroup
+    semigroup_start: int = 0  # first step with the semigroup loss
+
+    def __post_init__(self):
+        for name in ("transport", "boundary", "anchor", "semigroup", "quality"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"loss.{name} must not be negative")
+        positive(self, "c", "endpoint_c", "positive_weight", "boundary_fraction")
+        in_range(self, "boundary_fraction", 0, 1)
+
+
+@dataclass(frozen=True)
+class RilConfig:
+    """Refinement in the loop (loss:ril), supervised by data; weight 0 is off."""
+
+    weight: float = 0.0
+    quality: float = 1.0  # lambda_quality of loss:ril-phi
+    depths: tuple[int, ...] = (4,)  # K: budgets k of the rollouts
+    kappa: float = 0.9
+    commit: bool = True  # ril-c; False holds the soft state instead (ril-nc)
+    count_committed_now: bool = True  # sum over l not in C_{r-1} (True) or not in C_r (False)
+    fresh_noise: bool = False  # renoise with new noise instead of x0 again
+    start: int = 0
+
+    def __post_init__(self):
+        if self.weight < 0:
+            raise UsageError("ril.weight must not be negative")
+        if not self.depths or min(self.depths) < 1:
+            raise UsageError("ril.depths needs at least one rollout depth, each at least 1")
+
+
+@dataclass(frozen=True)
+class DistillConfig:
+    """Self-distillation from a frozen EMA copy (loss:soft-ril-c, loss:soft-ril-nc); weight 0 is off."""
+
+    weight: float = 0.0
+    depth: int = 4
+    kappa: float = 0.9
+    commit: bool = True
+    temperature: float = 0.7  # of the teacher's soft target
+    start: int = 100_000
+    refresh: int = 5_000  # steps between copies of the EMA into the teacher
+
+    def __post_init__(self):
+        if self.weight < 0:
+            raise UsageError("distill.weight must not be negative")
+        positive(self, "depth", "temperature", "refresh")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """Optimizer, schedule, EMA."""
+
+    name: Literal["adamw", "muon"] = "adamw"
+    lr: float = 3e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    muon_lr: float = 0.02  # for the matrices of the blocks, where name = muon
+    muon_momentum: float = 0.95
+    clip: float = 1.0  # 0 is off
+    schedule: Literal["constant", "cosine", "wsd"] = "constant"
+    warmup: int = 1_000
+    decay_fraction: float = 0.4  # wsd: share of the run in the final linear decay
+    ema: float = 0.9999
+    ema_warmup: bool = True  # decay min(ema, (1 + step) / (10 + step))
+
+    def __post_init__(self):
+        positive(self, "lr", "eps", "muon_lr")
+        in_range(self, "ema", 0, 1)
+        in_range(self, "decay_fraction", 0, 1)
+        if self.warmup < 0:
+            raise UsageError("optim.warmup must not be negative")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The loop. Global batch = per-device batch x devices x accumulation."""
+
+    steps: int = 100_000
+    batch: int = 256  # global
+    micro_batch: int = 0  # rows per device and pass; 0: the whole share of a device at once
+    seed: int = 0
+    device: str = "auto"  # auto, cpu, cuda
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    log_every: int = 50
+    checkpoint_every: int = 1_000
+    keep: int = 2  # checkpoints kept beside the best
+    evaluate_every: int = 0  # steps between the task's quick evaluations; 0: only at the end
+    tensorboard: bool = False
+
+    def __post_init__(self):
+        positive(self, "steps", "batch", "log_every", "checkpoint_every", "keep")
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """Defaults of the sampler for this model (app:inference-hyperparams)."""
+
+    nfe: int = 4
+    kappa: float = 0.9
+    scorer: Literal["confidence", "quality", "none"] = "confidence"
+    commit: bool = True
+    temperature: float = 0.0
+    sigma: float = 1.0
+    repetition_penalty: float = 0.0
+    fresh_noise: bool = True
+
+    def __post_init__(self):
+        positive(self, "nfe", "sigma")
+        if self.temperature < 0 or self.repetition_penalty < 0:
+            raise UsageError("sample.temperature and sample.repetition_penalty must not be negative")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything a run is: saved as JSON with every checkpoint."""
+
+    recipe: str
+    task: Task
+    model: ModelConfig
+    method: str = "dbtm"
+    path: PathConfig = field(default_factory=PathConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    ril: RilConfig = field(default_factory=RilConfig)
+    distill: DistillConfig = field(default_factory=DistillConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    sample: SampleConfig = field(default_factory=SampleConfig)
+
+    def __post_init__(self):
+        if (self.model.vocab, self.model.length) != (self.task.vocab, self.task.length):
+            raise UsageError(
+                f"model.vocab={self.model.vocab}, model.length={self.model.length} do not fit the task "
+                f"'{self.task.name}', which has vocabulary {self.task.vocab} and length {self.task.length}"
+            )
+        if self.sample.scorer == "quality" and not self.model.quality:
+            raise UsageError("sample.scorer=quality needs the quality head: set model.quality=true")
+        if self.optim.warmup > self.train.steps:
+            raise UsageError(
+                f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}"
+            )
+        if self.distill.weight and self.distill.start >= self.train.steps:
+            raise UsageError(
+                f"distill.start={self.distill.start} is past the end of the run, train.steps={self.train.steps}"
+            )
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def section_of(config: object) -> str:
+    """The dotted name of a section, for messages: ModelConfig -> model."""
+    return type(config).__name__.removesuffix("Config").lower()
+
+
+def positive(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) <= 0:
+            raise UsageError(f"{section_of(config)}.{name}={getattr(config, name)} must be positive")
+
+
+def in_range(config: object, name: str, low: float, high: float) -> None:
+    if not low <= getattr(config, name) <= high:
+        raise UsageError(f"{section_of(config)}.{name}={getattr(config, name)} must be between {low} and {high}")
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A plain dictionary that `from_dict` turns back into the same configuration."""
+    out = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    for name, value in out.items():
+        if name == "task":
+            out[name] = {"name": value.name, **to_dict(value)}
+        elif dataclasses.is_dataclass(value):
+            out[name] = to_dict(value)
+        elif isinstance(value, tuple):
+            out[name] = list(value)
+    return out
+
+
+def dumps(config: RunConfig) -> str:
+    return json.dumps(to_dict(config), indent=2) + "\n"
+
+
+def loads(text: str) -> RunConfig:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"the configuration is not JSON: {error}") from None
+    return from_dict(RunConfig, values)
+
+
+def from_dict(cls: type, values: Any, where: str = "") -> Any:
+    """Build a configuration dataclass, naming every unknown or missing key and every wrong type."""
+    if not isinstance(values, dict):
+        raise UsageError(f"{where or 'the configuration'} must be a JSON object, not {values!r}")
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    for name in values:
+        if name not in fields:
+            raise UsageError(f"unknown key '{where}{name}'{nearest(name, fields)}")
+    arguments = {}
+    for name, f in fields.items():
+        if name in values:
+            arguments[name] = _read(hints[name], values[name], where + name)
+        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise UsageError(f"missing key '{where}{name}'")
+    return cls(**arguments)
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """One value of the wanted type, or a UsageError that says which type it should have."""
+    if kind is Task:
+        values = dict(value) if isinstance(value, dict) else {}
+        return from_dict(task_class(str(values.pop("name", ""))), values, where + ".")
+    if dataclasses.is_dataclass(kind):
+        return from_dict(typing.cast(type, kind), value, where + ".")
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        return _read(next(k for k in arguments if k is not type(None)), value, where)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise UsageError(f"{where}={value!r} is not a choice{nearest(str(value), [str(a) for a in arguments])}")
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise UsageError(f"{where}={value!r} must be a list, such as [1,2]")
+        if arguments[-1] is not Ellipsis and len(value) != len(arguments):
+            raise UsageError(f"{where}={value!r} must have {len(arguments)} entries")
+        return tuple(_read(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(value))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UsageError(f"{where}={value!r} must be of type {kind.__name__}")
+    return value
+
+
+# -- overrides ---------------------------------------------------------------------------------------------------------
+
+
+def override(config: RunConfig, assignments: list[str]) -> RunConfig:
+    """Apply `section.key=value` assignments; values are JSON, or plain words for strings.
+
+    Overriding the task's vocabulary or length carries over to the model, so that one assignment is enough.
+    """
+    values = to_dict(config)
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes section.key=value, not '{assignment}'")
+        section, dot, key = path.partition(".")
+        if section not in values:
+            raise UsageError(f"unknown section '{section}' in --set {assignment}{nearest(section, values)}")
+        if not isinstance(values[section], dict) or not dot:
+            raise UsageError(f"--set takes section.key=value, not '{assignment}'")
+        if key not in values[section] or key == "name" and section == "task":
+            raise UsageError(f"unknown key '{path}'{nearest(key, [k for k in values[section] if k != 'name'])}")
+        values[section][key] = _word(text)
+    task = _read(Task, values["task"], "task")
+    values["model"] |= {
+        name: getattr(task, name)
+        for name in ("vocab", "length")
+        if values["model"][name] == getattr(config.model, name)
+    }
+    return from_dict(RunConfig, values)
+
+
+def _word(text: str) -> Any:
+    """JSON where it is JSON (3, 0.5, true, [1,2], null), else the word itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        try:
+            return float(text)  # .5 and 1e-3, which JSON does not know
+        except ValueError:
+            return text

@@ -1,0 +1,235 @@
+"""Discrete Beckmann Transport Models: the paper's training step (alg:btm-train-context, alg:btm-ril)."""
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from dbtm import losses, rng
+from dbtm.config import RunConfig
+from dbtm.methods.base import Examples
+from dbtm.nn import TransportMap
+from dbtm.sampling.sampler import Sampler
+from dbtm.simplex import State, assignment, commit, commitment_time, ot_cost, partial_context
+from dbtm.simplex.interpolant import interpolate
+
+# streams of random numbers within a step
+NOISE, TIME, FRACTION, CONTEXT, ROUND = range(5)
+
+
+class DBTM:
+    """Puts coupling, interpolant, map and losses together."""
+
+    def __init__(self, config: RunConfig):
+        self.config = config
+        with torch.random.fork_rng():
+            torch.manual_seed(config.train.seed)
+            self.model = TransportMap(config.model)
+        ids = config.task.position_ids()
+        if ids is not None and config.model.position_axes:
+            self.model.position_ids.copy_(torch.from_numpy(ids))
+        self.frozen: dict[str, nn.Module] = {}
+        if config.distill.weight:
+            self.frozen["teacher"] = copy.deepcopy(self.model).requires_grad_(False).eval()
+        path, loss, ril = config.path, config.loss, config.ril
+        self.t_anchor = (
+            commitment_time(config.model.vocab, path.sigma, path.a) if path.t_anchor is None else path.t_anchor
+        )
+        self.weights = {
+            "transport": loss.transport,
+            "semigroup": loss.semigroup,
+            "boundary": loss.boundary,
+            "anchor": loss.anchor,
+            "quality": loss.quality,
+            "ril": ril.weight,
+            "ril_quality": ril.weight * ril.quality,
+            "distill": config.distill.weight,
+        }
+
+    # -- the step --------------------------------------------------------------------------------------------------
+
+    def loss(self, examples: Examples) -> dict[str, Tensor]:
+        """All terms of the objective for one micro-batch; x0 W is computed once and shared by every state."""
+        config = self.config
+        noise_BLV = self.draw_noise(examples)
+        noise_BLD = self.model.embed_noise(noise_BLV)
+        state, t_BL = self.draw_state(examples, noise_BLV)
+        terms = self.interpolant_terms(state, noise_BLD, t_BL, examples)
+        if config.loss.boundary:
+            terms["boundary"] = self.boundary_term(state, noise_BLD, examples)
+        if config.ril.weight and examples.step >= config.ril.start:
+            terms |= self.ril_terms(state, noise_BLD, examples)
+        if config.distill.weight and examples.step >= config.distill.start:
+            terms["distill"] = self.distill_term(state, noise_BLD, examples)
+        return {"loss": losses.objective(terms, self.weights), **terms}
+
+    def draw_noise(self, examples: Examples) -> Tensor:
+        """x0 ~ N(0, sigma^2), coupled to the data; prompts and tokens stay where they are."""
+        shape = (examples.tokens.shape[1], self.config.model.vocab)
+        noise_BLV = self.config.path.sigma * rng.normal(examples.key(NOISE), *shape, dtype=self.noise_dtype)
+        if self.config.path.coupling == "ot" and len(noise_BLV) > 1:
+            noise_BLV = noise_BLV[assignment(ot_cost(noise_BLV, examples.tokens, ~examples.prompt))]
+        return noise_BLV
+
+    @property
+    def noise_dtype(self) -> torch.dtype:
+        return torch.promote_types(self.model.embedding.dtype, torch.float32)
+
+    def draw_state(self, examples: Examples, noise_BLV: Tensor) -> tuple[State, Tensor]:
+        """The partial-context interpolant and its per-position times."""
+        t_B = rng.uniform(examples.key(TIME), 1)[:, 0].to(noise_BLV.dtype)
+        f_B = rng.uniform(examples.key(FRACTION), 1)[:, 0] * float(self.config.path.context)
+        u_BL = rng.uniform(examples.key(CONTEXT), examples.tokens.shape[1])
+        clean_BL, t_BL = partial_context(t_B, f_B, u_BL, examples.prompt)
+        return interpolate(examples.tokens, noise_BLV, clean_BL, t_BL, self.config.path.a), t_BL
+
+    # -- terms -----------------------------------------------------------------------------------------------------
+
+    def interpolant_terms(
+        self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples
+    ) -> dict[str, Tensor]:
+        """Transport, anchor, semigroup and quality: everything that reads the map at I_t."""
+        weights, target, free = self.config.loss, ~examples.prompt, ~state.clean
+        if not weights.transport:
+            state = State(state.tokens, state.alpha, state.noise)  # no rate: no tangent is computed
+        trunk, dtrunk = self.model.hidden(*self.model.embed(state, noise_BLD))
+        logits, dlogits = self.model.head(trunk, dtrunk)
+        terms = {}
+        if dlogits is not None:
+            terms["transport"] = losses.total(losses.transport(logits, dlogits, weights.c, weights.r) * free, target)
+        if weights.anchor:
+            endpoint = (weights.endpoint_c, weights.endpoint_r)
+            per_token = losses.anchor(logits, state.tokens, t_BL, free, self.t_anchor, *endpoint)
+            terms["anchor"] = losses.total(per_token, target)
+        if weights.semigroup and examples.step >= weights.semigroup_start:
+            per_token = losses.semigroup(logits, self.iterates(logits, state))
+            terms["semigroup"] = losses.total(per_token * free, target)
+        if self.model.quality is not None and weights.quality:
+            proposed = logits.detach().argmax(-1)
+            per_token = losses.quality(
+                self.model.quality_logits(trunk, proposed), proposed, state.tokens, weights.positive_weight
+            )
+            terms["quality"] = losses.total(per_token * free, target)
+        return terms
+
+    @torch.no_grad()
+    def iterates(self, logits: Tensor, state: State) -> Iterator[Tensor]:
+        """T^k(I_t) for k in K, clean positions held; the first application is the one already made."""
+        depths, x1_BLV = self.config.loss.semigroup_depths, None
+        p = logits.detach().softmax(-1)
+        for k in range(1, max(depths) + 1):
+            if k > 1:
+                x1_BLV = state.at_noise(torch.ones_like(state.clean)).dense() if x1_BLV is None else x1_BLV
+                x = torch.where(state.clean[..., None], x1_BLV, p)
+                p = self.model(x)
+            if k in depths:
+                yield p
+
+    def boundary_term(self, state: State, noise_BLD: Tensor, examples: Examples) -> Tensor:
+        """CE(T(x1), x1), on the first rows of the batch where only a fraction of them is to pay for it."""
+        weights = self.config.loss
+        rows = slice(0, max(1, round(weights.boundary_fraction * len(state.tokens))))
+        data = state.rows(rows).at_noise(torch.ones_like(state.clean[rows]))
+        logits, _ = self.model.logits(*self.model.embed(data, noise_BLD[rows]))
+        target = ~examples.prompt[rows]
+        return losses.total(losses.boundary(logits, data.tokens, weights.endpoint_c, weights.endpoint_r) * target, target)
+
+    def ril_terms(self, state: State, noise_BLD: Tensor, examples: Examples) -> dict[str, Tensor]:
+        """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
+        ril, weights, target = self.config.ril, self.config.loss, ~examples.prompt
+        sums = {"ril": torch.zeros((), device=target.device), "ril_quality": torch.zeros((), device=target.device)}
+        for k in ril.depths:
+            committed, held_p, x0_BLV, x0_BLD = examples.prompt, None, state.noise, noise_BLD
+            for r in range(1, k + 1):
+                if ril.fresh_noise and r > 1:
+                    x0_BLV = self.fresh_noise(examples, k, r)
+                    x0_BLD = self.model.embed_noise(x0_BLV)
+                now = State(state.tokens, state.alpha, x0_BLV).at_noise(committed if ril.commit else examples.prompt)
+                if held_p is None:
+                    h, _ = self.model.embed(now, x0_BLD)
+                else:  # non-committed: confident positions hold their distribution, a dense state
+                    h, _ = self.model.embed_dense(torch.where((committed & target)[..., None], held_p, now.dense()))
+                trunk, _ = self.model.hidden(h)
+                logits, _ = self.model.head(trunk)
+                with torch.no_grad():
+                    p = logits.softmax(-1)
+                    score = p.gather(-1, state.tokens[..., None]).squeeze(-1)
+                    after = commit(score, committed, r, k, ril.kappa)
+                    held_p = None if ril.commit else p
+                counted = target & ~(committed if ril.count_committed_now else after) if ril.commit else target
+                kind = losses.ril_c if ril.commit else losses.ril_nc
+                per_token = kind(logits, state.tokens, counted, weights.endpoint_c, weights.endpoint_r)
+                sums["ril"] = sums["ril"] + losses.total(per_token, target)
+                if self.model.quality is not None and ril.quality:
+                    proposed = logits.detach().argmax(-1)
+                    q = self.model.quality_logits(trunk, proposed)
+                    per_token = losses.ril_quality(q, proposed, state.tokens, counted, weights.positive_weight)
+                    sums["ril_quality"] = sums["ril_quality"] + losses.total(per_token, target)
+                committed = after
+        if self.model.quality is None or not ril.quality:
+            del sums["ril_quality"]
+        return sums
+
+    def fresh_noise(self, examples: Examples, k: int, r: int) -> Tensor:
+        key = rng.fold(examples.key(ROUND), k, r)
+        return self.config.path.sigma * rng.normal(
+            key, examples.tokens.shape[1], self.config.model.vocab, dtype=self.noise_dtype
+        )
+
+    # -- self-distillation -----------------------------------------------------------------------------------------
+
+    def distill_term(self, state: State, noise_BLD: Tensor, examples: Examples) -> Tensor:
+        """soft-ril: the student at every state of the teacher's own rollout, towards the teacher's last round.
+
+        The target is a function of the noise alone, so it cannot average over different data (app:ril-training).
+        """
+        distill, target = self.config.distill, ~examples.prompt
+        states, target_p = self.teacher_rollout(state, examples.prompt)
+        per_token = torch.zeros(target.shape, device=target.device, dtype=target_p.dtype)
+        for x, counted in states:
+            h, _ = self.model.embed(x, noise_BLD) if isinstance(x, State) else self.model.embed_dense(x)
+            logits, _ = self.model.logits(h)
+            kind = losses.soft_ril_c if distill.commit else losses.soft_ril_nc
+            per_token = per_token + kind(logits, target_p, counted)
+        return losses.total(per_token, target)
+
+    @torch.no_grad()
+    def teacher_rollout(self, state: State, prompt: Tensor) -> tuple[list[tuple[State | Tensor, Tensor]], Tensor]:
+        """The teacher's k rounds from x0: every round's input with the positions it counts, and the final target."""
+        distill, teacher = self.config.distill, self.frozen["teacher"]
+        assert isinstance(teacher, TransportMap)
+        noise_BLD = teacher.embed_noise(state.noise)
+        tokens, committed, p = state.tokens, prompt, None
+        states: list[tuple[State | Tensor, Tensor]] = []
+        logits = state.noise
+        for r in range(1, distill.depth + 1):
+            now: State | Tensor = state.at_noise(committed if distill.commit else prompt, tokens)
+            if not distill.commit and p is not None:
+                assert isinstance(now, State)
+                now = torch.where((committed & ~prompt)[..., None], p, now.dense())
+            states.append((now, ~committed if distill.commit else ~prompt))
+            h, _ = teacher.embed(now, noise_BLD) if isinstance(now, State) else teacher.embed_dense(now)
+            logits, _ = teacher.logits(h)
+            p = logits.softmax(-1)
+            score, proposed = p.max(-1)
+            after = commit(score, committed, r, distill.depth, distill.kappa)
+            tokens = torch.where(after & ~committed, proposed, tokens) if distill.commit else tokens
+            committed = after
+        target_p = losses.soft_target(logits, distill.temperature)
+        if distill.commit:  # what was committed on the way keeps its token
+            kept = torch.nn.functional.one_hot(tokens, target_p.shape[-1]).to(target_p.dtype)
+            target_p = torch.where(states[-1][1][..., None], target_p, kept)
+        return states, target_p
+
+    # -- what else the trainer asks for ----------------------------------------------------------------------------
+
+    def after_step(self, step: int, ema: nn.Module) -> None:
+        """Refresh the frozen teacher from the EMA when self-distillation starts, then every `refresh` steps."""
+        distill = self.config.distill
+        if "teacher" in self.frozen and step >= distill.start and (step - distill.start) % distill.refresh == 0:
+            self.frozen["teacher"].load_state_dict(ema.state_dict())
+
+    def sampler(self, model: nn.Module, device: torch.device) -> Sampler:
+        assert isinstance(model, TransportMap)
+        return Sampler(model, self.config.sample, self.config.task)

@@ -1,0 +1,151 @@
+"""Layers that carry a tangent.
+
+Every layer maps (x, dx) to (y, dy): the value under autograd, and the tangent dy = J(x) dx under no_grad from detached
+intermediates and the same dropout mask; dx = None means no tangent is wanted. The transport target stands inside a
+stop-gradient (loss:transport), so a tangent is never differentiated and costs one more forward pass, not a backward one.
+Weights are kept in float32 and used in the dtype of the activations; norms are computed in float32.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dbtm.kernels.dispatch import attention
+
+Dual = tuple[Tensor, Tensor | None]
+
+
+class Linear(nn.Linear):
+    """y = W x + b, dy = W dx, in the dtype of x."""
+
+    def __init__(self, n_in: int, n_out: int, bias: bool = False, gain: float = 1.0):
+        super().__init__(n_in, n_out, bias)
+        nn.init.normal_(self.weight, std=gain * n_in**-0.5)
+        if bias:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:  # type: ignore[override]
+        weight = self.weight.to(x.dtype)
+        y = F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
+        if dx is None:
+            return y, None
+        with torch.no_grad():
+            return y, F.linear(dx, weight)
+
+
+class LayerNorm(nn.Module):
+    """y = w (x - mean) / std in float32 or wider; dy = w (dx - mean(dx) - y' mean(y' dx)) / std with y' = y / w."""
+
+    def __init__(self, width: int, eps: float = 1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        y = F.layer_norm(x, (x.shape[-1],), self.weight.to(x.dtype), None, self.eps)
+        if dx is None:
+            return y, None
+        with torch.no_grad():
+            dx = dx.to(x.dtype)
+            variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+            inverse_std = torch.rsqrt(variance + self.eps)
+            unit = (x - mean) * inverse_std
+            dy = (dx - dx.mean(-1, keepdim=True) - unit * (unit * dx).mean(-1, keepdim=True)) * inverse_std
+            return y, dy * self.weight
+
+
+def rms_norm(x: Tensor, dx: Tensor | None = None, eps: float = 1e-6) -> Dual:
+    """y = x / rms(x), dy = (dx - y mean(y dx)) / rms(x): no parameters, float32 or wider."""
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    y = F.rms_norm(x, (x.shape[-1],), None, eps)
+    if dx is None:
+        return y, None
+    with torch.no_grad():
+        dx = dx.to(x.dtype)
+        inverse_rms = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+        unit = x * inverse_rms
+        return y, (dx - unit * (unit * dx).mean(-1, keepdim=True)) * inverse_rms
+
+
+def gelu(x: Tensor, dx: Tensor | None = None) -> Dual:
+    """GELU in its tanh form, and its derivative times dx."""
+    y = F.gelu(x, approximate="tanh")
+    if dx is None:
+        return y, None
+    with torch.no_grad():
+        c = math.sqrt(2 / math.pi)
+        tanh = torch.tanh(c * (x + 0.044715 * x**3))
+        slope = 0.5 * (1 + tanh) + 0.5 * x * (1 - tanh**2) * c * (1 + 3 * 0.044715 * x**2)
+        return y, slope * dx
+
+
+class Dropout(nn.Module):
+    """Inverted dropout with one mask for value and tangent."""
+
+    def __init__(self, p: float):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
+        if not self.training or self.p == 0:
+            return x, dx
+        mask = (torch.rand_like(x, dtype=torch.float32) >= self.p).to(x.dtype) / (1 - self.p)
+        if dx is None:
+            return x * mask, None
+        with torch.no_grad():
+            return x * mask, dx * mask
+
+
+def rotary_angles(length: int, head_dim: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """cos and sin of the rotary position embedding, (L, head_dim / 2)."""
+    frequency = 10000.0 ** (-torch.arange(0, head_dim, 2, device=device, dtype=torch.float64) / head_dim)
+    angle = torch.arange(length, device=device, dtype=torch.float64)[:, None] * frequency
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotary embedding of x (..., L, head_dim): linear, so it serves value and tangent alike."""
+    cos, sin = (r.to(x.dtype) for r in rotary)
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
+
+
+class Attention(nn.Module):
+    """Bidirectional multi-head self-attention with rotary positions and an optional tanh softcap on its logits."""
+
+    def __init__(self, width: int, heads: int, softcap: float = 0.0):
+        super().__init__()
+        self.heads, self.softcap = heads, softcap
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width, gain=0.1)  # small: a block starts near the identity
+
+    def heads_of(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Split the joint projection into q, k, v of shape (B, H, L, d), rotating q and k."""
+        q, k, v = x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        if rotary is not None:
+            q, k = rotate(q, rotary), rotate(k, rotary)
+        return q, k, v
+
+    def forward(self, x: Tensor, dx: Tensor | None = None, rotary: tuple[Tensor, Tensor] | None = None) -> Dual:
+        qkv, dqkv = self.qkv(x, dx)
+        tangents = None
+        if dqkv is not None:
+            with torch.no_grad():
+                tangents = self.heads_of(dqkv, rotary)
+        o, do = attention(*self.heads_of(qkv, rotary), tangents, self.softcap)
+        return self.out(o.transpose(1, 2).flatten(2), None if do is None else do.transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Module):
+    """Linear, GELU, Linear, with hidden width `factor` times the width."""
+
+    def __init__(self, width: int, factor: int, bias: bool = True):
+        super().__init__()
+        self.up = Linear(width, factor * width, bias)
+        self.down = Linear(factor * width, width, bias, gain=0.1)
+
+    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
+        return self.down(*gelu(*self.up(x, dx)))

@@ -1,0 +1,47 @@
+"""The quality head q_phi (sec:quality-correct): the probability that a proposed token is right."""
+
+import torch
+from torch import Tensor, nn
+
+from dbtm.nn.layers import Attention, FeedForward, LayerNorm, Linear, rms_norm
+
+
+class QualityLayer(nn.Module):
+    """A plain pre-norm transformer layer; the head carries no tangent."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.feed_forward = FeedForward(width, 2, bias=False)
+
+    def forward(self, x: Tensor, rotary, dtype: torch.dtype) -> Tensor:
+        x = x + self.attention(self.norm_1(x)[0].to(dtype), None, rotary)[0].to(x.dtype)
+        return x + self.feed_forward(self.norm_2(x)[0].to(dtype))[0].to(x.dtype)
+
+
+class QualityHead(nn.Module):
+    """Reads the detached trunk state and the proposed token's embedding; returns one logit a position.
+
+    Four layers of width 256 with a feed-forward factor of 2: this is what the paper's 171.9M parameters for
+    OpenWebText leave for the head.
+    """
+
+    def __init__(self, trunk_width: int, width: int = 256, depth: int = 4, heads: int = 4):
+        super().__init__()
+        self.heads = heads
+        self.project = Linear(trunk_width, width)
+        self.layers = nn.ModuleList(QualityLayer(width, heads) for _ in range(depth))
+        self.norm = LayerNorm(width)
+        self.out = nn.Linear(width, 1)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, trunk_BLD: Tensor, token_embedding_BLD: Tensor, rotary) -> Tensor:
+        """Logits of q_phi, (B, L)."""
+        trunk, token = rms_norm(trunk_BLD.detach())[0], rms_norm(token_embedding_BLD.detach())[0]
+        dtype = trunk_BLD.dtype
+        x = self.project((trunk + token).to(dtype))[0].to(trunk.dtype)
+        for layer in self.layers:
+            x = layer(x, rotary, dtype)
+        return self.out(self.norm(x)[0]).squeeze(-1)

@@ -1,0 +1,118 @@
+"""T_theta = softmax(f_theta): embedding of a simplex state, trunk, head, and the quality head beside it."""
+
+import torch
+from torch import Tensor, nn
+
+from dbtm.config import ModelConfig
+from dbtm.nn.dit import DiT, Head
+from dbtm.nn.layers import Dual, rms_norm, rotary_angles
+from dbtm.nn.quality import QualityHead
+from dbtm.simplex.interpolant import State
+
+
+class TransportMap(nn.Module):
+    """The time-free map from a state in (R^V)^L to logits f with T = softmax(f).
+
+    A state enters dense, (B, L, V), or in parts (`State`): clean tokens as gathers, the noise as x0 W, computed once
+    and passed along as `noise_BLD` where several states share their noise.
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Parameter(torch.randn(config.vocab, config.width) * config.embed_std)
+        self.positions = nn.ParameterList(
+            nn.Parameter(torch.randn(size, config.width) * 0.02) for size in config.position_axes
+        )
+        ids = torch.zeros(config.length, len(config.position_axes), dtype=torch.int64)
+        self.register_buffer("position_ids", ids)
+        self.trunk = DiT(
+            config.width,
+            config.depth,
+            config.heads,
+            config.ffn,
+            config.cond_dim,
+            config.dropout,
+            config.softcap,
+            config.gate_init,
+            config.loops,
+        )
+        self.head = Head(config.width, config.vocab)
+        self.quality = (
+            QualityHead(config.width, config.quality_width, config.quality_depth, config.quality_heads)
+            if config.quality
+            else None
+        )
+        self.compute_dtype: torch.dtype | None = None  # None: the dtype of the weights
+        self._rotary: dict[tuple, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the matrix products."""
+        return self.compute_dtype or self.embedding.dtype
+
+    def rotary(self, length: int, heads: int, width: int) -> tuple[Tensor, Tensor] | None:
+        """Rotary angles for this many heads, kept between calls."""
+        if not self.config.rotary:
+            return None
+        key = (length, width // heads, self.embedding.device)
+        if key not in self._rotary:
+            self._rotary[key] = rotary_angles(length, width // heads, self.embedding.device)
+        return self._rotary[key]
+
+    # -- embedding of a state --------------------------------------------------------------------------------------
+
+    def embed_noise(self, noise_BLV: Tensor) -> Tensor:
+        """x0 W: the only way noise enters the map."""
+        return noise_BLV.to(self.dtype) @ self.embedding.to(self.dtype)
+
+    def embed(self, state: State, noise_BLD: Tensor | None = None) -> Dual:
+        """x W of a state in parts, and dx W where the state has a rate."""
+        noise_BLD = self.embed_noise(state.noise) if noise_BLD is None else noise_BLD
+        token_BLD = self.embedding[state.tokens].to(noise_BLD.dtype)
+        h = torch.lerp(token_BLD, noise_BLD, state.alpha[..., None].to(noise_BLD.dtype))
+        if state.rate is None:
+            return h, None
+        with torch.no_grad():
+            return h, state.rate[..., None].to(noise_BLD.dtype) * (noise_BLD - token_BLD)
+
+    def embed_dense(self, x_BLV: Tensor, dx_BLV: Tensor | None = None) -> Dual:
+        """x W of a dense state: the reference, and the way in for states off the interpolant (non-commit mode)."""
+        h = self.embed_noise(x_BLV)
+        if dx_BLV is None:
+            return h, None
+        with torch.no_grad():
+            return h, self.embed_noise(dx_BLV)
+
+    # -- the map ---------------------------------------------------------------------------------------------------
+
+    def hidden(self, h: Tensor, dh: Tensor | None = None) -> Dual:
+        """Embedded state to trunk state, value and tangent, (B, L, D)."""
+        residual = torch.promote_types(h.dtype, torch.float32)
+        if self.config.input_norm:
+            h, dh = rms_norm(h, dh)
+        h, dh = h.to(residual), None if dh is None else dh.to(residual)
+        for axis, table in enumerate(self.positions):
+            h = h + table[self.position_ids[: h.shape[1], axis]]
+        rotary = self.rotary(h.shape[1], self.config.heads, self.config.width)
+        return self.trunk(h, dh, rotary, self.dtype)
+
+    def logits(self, h: Tensor, dh: Tensor | None = None) -> Dual:
+        """Embedded state to logits f and their tangent, (B, L, V)."""
+        return self.head(*self.hidden(h, dh))
+
+    def forward(self, x: State | Tensor) -> Tensor:
+        """T(x) for a state in parts or a dense (B, L, V) tensor."""
+        h, _ = self.embed_dense(x) if isinstance(x, Tensor) else self.embed(x)
+        return self.logits(h)[0].softmax(-1)
+
+    def quality_logits(self, trunk_BLD: Tensor, tokens_BL: Tensor) -> Tensor:
+        """Logits of q_phi for proposed tokens, from a trunk state of `hidden`; no gradient reaches the map."""
+        if self.quality is None:
+            raise ValueError("this map has no quality head: set model.quality=true")
+        rotary = self.rotary(trunk_BLD.shape[1], self.quality.heads, self.config.quality_width)
+        return self.quality(trunk_BLD, self.embedding[tokens_BL], rotary)
+
+    def map_parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters theta of the map, without the quality head's phi."""
+        return {n: p for n, p in self.named_parameters() if not n.startswith("quality.")}

@@ -1,0 +1,37 @@
+"""From logits to proposed tokens and their probability."""
+
+import torch
+from torch import Tensor
+
+
+def count_committed(tokens_BL: Tensor, committed_BL: Tensor, vocab: int) -> Tensor:
+    """n_j(C): how many committed positions hold token j, (B, V)."""
+    counts = torch.zeros(len(tokens_BL), vocab, device=tokens_BL.device)
+    return counts.scatter_add_(1, tokens_BL, committed_BL.to(counts.dtype))
+
+
+def propose(
+    logits_BLV: Tensor,
+    temperature: float = 0.0,
+    uniform_BL: Tensor | None = None,
+    penalty: float = 0.0,
+    counts_BV: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Proposed tokens x_hat and their probability <T, x_hat>, (B, L) each (sec:confidence-correct).
+
+    Temperature 0 takes the argmax; otherwise one float64 uniform a position picks from softmax(f / temperature) by
+    inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition penalty divides T_j
+    by (1 + n_j)^penalty before decoding and scoring. The probability is that of T itself, at temperature 1.
+    """
+    log_z = logits_BLV.logsumexp(-1)
+    if penalty and counts_BV is not None:
+        logits_BLV = logits_BLV - penalty * torch.log1p(counts_BV)[:, None, :]
+    if temperature == 0:
+        top, tokens = logits_BLV.max(-1)
+        return tokens, (top - log_z).exp()
+    assert uniform_BL is not None, "sampling at a temperature needs uniforms"
+    cumulative = (logits_BLV.double() / temperature).softmax(-1).cumsum(-1)
+    level = uniform_BL.double() * cumulative[..., -1]
+    tokens = torch.searchsorted(cumulative, level[..., None], right=True).squeeze(-1)
+    tokens = tokens.clamp(max=logits_BLV.shape[-1] - 1)
+    return tokens, (logits_BLV.gather(-1, tokens[..., None]).squeeze(-1) - log_z).exp()

@@ -1,0 +1,83 @@
+"""The sampler a user holds: a map, its defaults, and batches of any number of samples."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+import numpy as np
+import torch
+
+from dbtm.config import SampleConfig
+from dbtm.errors import UsageError, nearest
+from dbtm.nn import TransportMap
+from dbtm.sampling.refine import Given, refine
+from dbtm.sampling.trace import Trace
+from dbtm.tasks.base import Task
+
+
+class Sampler:
+    """Samples from a map; results do not depend on the batch size (up to float rounding)."""
+
+    def __init__(
+        self, model: TransportMap, options: SampleConfig | None = None, task: Task | None = None, batch: int = 1024
+    ):
+        self.model = model
+        self.options = options or SampleConfig()
+        self.task, self.batch = task, batch
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.embedding.device
+
+    def with_options(self, **changes) -> SampleConfig:
+        names = {f.name for f in fields(SampleConfig)}
+        for name in changes:
+            if name not in names:
+                raise UsageError(f"unknown sampling option '{name}'{nearest(name, names)}")
+        options = replace(self.options, **changes)
+        if options.scorer == "quality" and self.model.quality is None:
+            raise UsageError("this model has no quality head: use the scorer 'confidence'")
+        return options
+
+    def given(self, tokens: np.ndarray, clean: np.ndarray | None, first: int = 0) -> Given:
+        """Given tokens on the map's device; sample indices count from `first`."""
+        tokens_BL = torch.as_tensor(np.asarray(tokens), dtype=torch.int64)
+        clean_BL = torch.zeros_like(tokens_BL, dtype=torch.bool) if clean is None else torch.as_tensor(np.array(clean))
+        index_B = torch.arange(first, first + len(tokens_BL))
+        return Given(tokens_BL.to(self.device), clean_BL.to(self.device), index_B.to(self.device))
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        tokens: np.ndarray | None = None,
+        clean: np.ndarray | None = None,
+        seed: int = 0,
+        trace: bool = False,
+        progress: Callable[[int], None] | None = None,
+        **options,
+    ) -> Trace:
+        """n samples from nothing, or one for every row of `tokens`, of which the positions in `clean` are given.
+
+        Options are those of SampleConfig: nfe, kappa, scorer, commit, temperature, sigma, repetition_penalty,
+        fresh_noise.
+        """
+        if (n is None) == (tokens is None):
+            raise UsageError("give either a number of samples or tokens with the mask of what is given")
+        chosen = self.with_options(**options)
+        if tokens is None:
+            tokens = np.zeros((n or 0, self.model.config.length), dtype=np.int64)
+        if len(tokens) == 0:
+            raise UsageError("nothing to sample: the number of samples must be at least 1")
+        training = self.model.training
+        self.model.eval()
+        try:
+            traces = []
+            for first in range(0, len(tokens), self.batch):
+                rows = slice(first, first + self.batch)
+                given = self.given(tokens[rows], None if clean is None else clean[rows], first)
+                traces.append(refine(self.model, given, chosen, seed, trace))
+                if progress is not None:
+                    progress(min(first + self.batch, len(tokens)))
+        finally:
+            self.model.train(training)
+        return Trace.concatenate(traces)

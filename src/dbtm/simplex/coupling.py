@@ -1,0 +1,26 @@
+"""Which noise goes with which data: independent, or minibatch optimal transport (app:language-exp-details)."""
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+
+def ot_cost(noise_BLV: Tensor, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
+    """Cost_ij = -sum_l x0_i[l, x1_j[l]] of giving noise row i to data row j, over j's target positions, (B, B).
+
+    It is |x0_i - x1_j|^2 / 2 up to terms that no permutation changes, and needs one gather: no one-hots.
+    """
+    B = len(tokens_BL)
+    reward_BLB = noise_BLV.gather(-1, tokens_BL.T.expand(B, -1, -1))
+    return -(reward_BLB * target_BL.T).sum(1)
+
+
+def assignment(cost_BB: Tensor) -> Tensor:
+    """The exact optimal assignment: permutation pi with noise row pi[j] for data row j, minimising sum_j cost[pi[j], j].
+
+    Only the noise rows move; prompts and tokens stay where they are.
+    """
+    noise_rows, data_rows = linear_sum_assignment(cost_BB.detach().float().cpu().numpy())
+    permutation = torch.empty(len(noise_rows), dtype=torch.int64)
+    permutation[torch.from_numpy(data_rows)] = torch.from_numpy(noise_rows)
+    return permutation.to(cost_BB.device)

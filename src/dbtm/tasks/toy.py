@@ -1,0 +1,113 @@
+"""Two small tasks with a known distribution: one categorical position, and a Markov chain."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from dbtm import rng
+from dbtm.errors import UsageError
+from dbtm.tasks.base import Batch, Task, register
+
+if TYPE_CHECKING:
+    from dbtm.sampling.sampler import Sampler
+
+
+def _uniform(seed: int, index: np.ndarray, n: int) -> np.ndarray:
+    """(B, n) uniforms that depend on (seed, index) alone."""
+    return rng.uniform(rng.fold(seed, torch.from_numpy(np.asarray(index, dtype=np.int64))), n).numpy()
+
+
+def total_variation(p: np.ndarray, q: np.ndarray) -> float:
+    """Half the L1 distance of two distributions."""
+    return 0.5 * float(np.abs(p - q).sum())
+
+
+@register
+@dataclass(frozen=True)
+class Categorical(Task):
+    """One position on V vertices with probabilities p: the 2-simplex for three."""
+
+    name = "categorical"
+    p: tuple[float, ...] = (0.5, 0.3, 0.2)
+    seed: int = 0
+
+    def __post_init__(self):
+        if len(self.p) < 2 or min(self.p) <= 0 or abs(sum(self.p) - 1) > 1e-6:
+            raise UsageError(f"task.p={list(self.p)} must be at least two positive probabilities that sum to 1")
+
+    @property
+    def vocab(self) -> int:  # type: ignore[override]
+        return len(self.p)
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        return 1
+
+    def batch(self, index: np.ndarray) -> Batch:
+        edges = np.cumsum(self.p)[:-1]
+        return Batch(np.searchsorted(edges, _uniform(self.seed, index, 1), side="right").astype(np.int64))
+
+    def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
+        """Total variation between the one-step argmax frequencies of 20,000 samples and p."""
+        tokens = sampler.sample(20_000, nfe=1, seed=seed).tokens
+        distance = total_variation(np.bincount(tokens[:, 0], minlength=self.vocab) / len(tokens), np.array(self.p))
+        return {"total_variation": distance, "score": -distance}
+
+
+@register
+@dataclass(frozen=True)
+class Markov(Task):
+    """Stationary Markov chain with random, peaked transitions: the joint distribution is known exactly."""
+
+    name = "markov"
+    vocab: int = 8
+    length: int = 8
+    peak: float = 2.0  # scale of the transition logits: the larger, the more a token says of the next
+    chain_seed: int = 0  # the chain
+    seed: int = 0  # the samples
+
+    @cached_property
+    def transition(self) -> np.ndarray:
+        """(V, V) transition matrix, rows sum to 1."""
+        logits = self.peak * rng.normal(rng.fold(self.chain_seed, torch.zeros(1)), self.vocab, self.vocab)[0].numpy()
+        weights = np.exp(logits.astype(np.float64))
+        return weights / weights.sum(-1, keepdims=True)
+
+    @cached_property
+    def stationary(self) -> np.ndarray:
+        """(V,) stationary distribution: the left eigenvector of eigenvalue 1."""
+        values, vectors = np.linalg.eig(self.transition.T)
+        vector = np.abs(np.real(vectors[:, np.argmax(np.real(values))]))
+        return vector / vector.sum()
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """(V, V) distribution of two adjacent tokens."""
+        return self.stationary[:, None] * self.transition
+
+    @property
+    def independent_bound(self) -> float:
+        """Total variation of adjacent pairs for independent positions with the right marginals."""
+        return total_variation(self.pairs, np.outer(self.stationary, self.stationary))
+
+    def batch(self, index: np.ndarray) -> Batch:
+        u_BL = _uniform(self.seed, index, self.length)
+        tokens = np.empty(u_BL.shape, dtype=np.int64)
+        tokens[:, 0] = np.searchsorted(np.cumsum(self.stationary)[:-1], u_BL[:, 0], side="right")
+        edges = np.cumsum(self.transition, axis=-1)[:, :-1]
+        for l in range(1, self.length):
+            tokens[:, l] = (u_BL[:, l, None] >= edges[tokens[:, l - 1]]).sum(-1)
+        return Batch(tokens)
+
+    def pair_distance(self, tokens_BL: np.ndarray) -> float:
+        """Total variation between adjacent-pair statistics of samples and the truth."""
+        pair = tokens_BL[:, :-1] * self.vocab + tokens_BL[:, 1:]
+        counts = np.bincount(pair.ravel(), minlength=self.vocab**2).reshape(self.vocab, self.vocab)
+        return total_variation(counts / counts.sum(), self.pairs)
+
+    def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
+        out = {f"pair_tv_{k}": self.pair_distance(sampler.sample(5_000, nfe=k, seed=seed).tokens) for k in (1, 2, 4)}
+        return {**out, "independent": self.independent_bound, "score": -out["pair_tv_1"]}

@@ -1,0 +1,1 @@
+"""Training: the loop, optimizers, EMA, checkpoints, several devices, metrics."""

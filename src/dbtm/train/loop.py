@@ -1,0 +1,286 @@
+"""The training loop: it knows a Method and a Task, not DBTM."""
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dbtm import config as configuration
+from dbtm import rng
+from dbtm.config import RunConfig
+from dbtm.errors import UsageError
+from dbtm.methods import build_method
+from dbtm.methods.base import Examples
+from dbtm.train import checkpoint
+from dbtm.train.distributed import World
+from dbtm.train.ema import EMA
+from dbtm.train.metrics import Metrics
+from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
+
+
+class NonFiniteLoss(RuntimeError):
+    """The loss became infinite or not a number; the last good checkpoint is left as it is."""
+
+
+def pick_device(name: str) -> torch.device:
+    """auto takes a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"train.device={name}, but PyTorch sees no GPU here: use train.device=cpu")
+    return torch.device(name)
+
+
+class Trainer:
+    """One run: build, resume, step, save."""
+
+    def __init__(self, config: RunConfig, out: Path, resume: bool = False):
+        self.config, self.out = config, out
+        self.device = pick_device(config.train.device)
+        self.world = World.join(self.device.type == "cuda")
+        if self.device.type == "cuda" and self.world.size > 1:
+            self.device = torch.device("cuda", self.world.local_rank)
+            torch.cuda.set_device(self.device)
+        self.micro_batches, self.micro_size = self._split()
+        newest = checkpoint.latest(out)
+        if newest is not None and not resume:
+            raise UsageError(f"{out} already holds a run: continue it with --resume auto, or choose another --out")
+        self.method = build_method(config)
+        self.model = self.method.model.to(self.device).train()
+        for module in self.method.frozen.values():
+            module.to(self.device)
+        self.optimizers = build_optimizers(self.model, config.optim, fused=self.device.type == "cuda")
+        self.ema = EMA(self.model, config.optim.ema, config.optim.ema_warmup)
+        self.step = 0
+        if newest is not None:
+            self._load(newest)
+        self._prepare()
+
+    def _split(self) -> tuple[int, int]:
+        """Accumulation: how many micro-batches this process runs in a step, and of how many rows."""
+        train, size = self.config.train, self.world.size
+        per_device, rest = divmod(train.batch, size)
+        micro = train.micro_batch or per_device
+        if rest or per_device % micro:
+            raise UsageError(
+                f"train.batch={train.batch} does not split into {size} device(s) x micro-batches of {micro}: "
+                "make it per-device batch x devices x accumulation"
+            )
+        return per_device // micro, micro
+
+    def _prepare(self) -> None:
+        """Precision and compilation."""
+        train = self.config.train
+        if train.precision == "bf16":
+            for module in (self.model, self.ema.model, *self.method.frozen.values()):
+                module.compute_dtype = torch.bfloat16  # type: ignore[assignment]
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        if train.compile:
+            self.model.hidden = torch.compile(self.model.hidden)  # type: ignore[method-assign]
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, max_seconds: float | None = None) -> Path:
+        """Train to the end, or until time is up or a signal asks to stop; always saves. Returns the checkpoint."""
+        train, started = self.config.train, time.monotonic()
+        metrics = Metrics(self.out, train.steps, self.step, train.tensorboard) if self.world.first else None
+        sums: dict[str, Tensor] = {}
+        counted = 0
+        saved: Path | None = None
+        with _StopOnSignal() as stop, _prefetch(self) as batches:
+            while self.step < train.steps:
+                terms = self._step(next(batches))
+                for name, value in terms.items():
+                    sums[name] = sums[name] + value if name in sums else value
+                counted += 1
+                self.step += 1
+                late = max_seconds is not None and time.monotonic() - started >= max_seconds
+                stopping = self.world.agree(bool(stop.signal) or late, self.device)
+                ending = stopping or self.step == train.steps
+                evaluating = self.step == train.steps or (
+                    not stopping and train.evaluate_every and self.step % train.evaluate_every == 0
+                )
+                saving = ending or evaluating or self.step % train.checkpoint_every == 0
+                if saving or self.step % train.log_every == 0:  # a report comes first: it refuses a broken loss
+                    self._report(metrics, sums, counted)
+                    sums, counted = {}, 0
+                if saving:
+                    saved = self._save()
+                if evaluating:
+                    self._evaluate(metrics)
+                if stopping and self.step < train.steps:
+                    if metrics:
+                        why = stop.signal or f"{max_seconds:g} seconds are up"
+                        metrics.say(f"stopped at step {self.step} ({why}); continue with --resume auto")
+                    break
+        if metrics:
+            metrics.close()
+        self.world.barrier()
+        return saved or self.out / f"step-{self.step:08d}"
+
+    def _step(self, micro_batches: list[Examples]) -> dict[str, Tensor]:
+        """Gradients of all micro-batches, clipping, optimizer, EMA. Returns the terms, still on the device."""
+        set_learning_rate(self.optimizers, schedule(self.step, self.config.train.steps, self.config.optim))
+        sums: dict[str, Tensor] = {}
+        for examples in micro_batches:
+            # dropout is drawn from torch's generator: its seed is that of the micro-batch, wherever it runs
+            torch.manual_seed(int(rng.fold(examples.seed, examples.step, int(examples.index[0])).item()) & (2**63 - 1))
+            terms = self.method.loss(examples)
+            (terms["loss"] / len(micro_batches)).backward()
+            for name, value in terms.items():
+                part = value.detach() / len(micro_batches)
+                sums[name] = sums[name] + part if name in sums else part
+        self.world.average_gradients(self.model)
+        clip = self.config.optim.clip or math.inf
+        sums["grad_norm"] = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.ema.update(self.model, self.step + 1)
+        self.method.after_step(self.step + 1, self.ema.model)
+        return sums
+
+    def batches(self) -> Iterator[list[Examples]]:
+        """Micro-batches of every step from here on, on this process's device.
+
+        Global sample g = step * batch + i; micro-batch m of a step holds rows [m * micro, (m + 1) * micro) and runs on
+        rank m mod world: so one device with two accumulation steps sees what two devices see.
+        """
+        train = self.config.train
+        for step in range(self.step, train.steps):
+            out = []
+            for accumulation in range(self.micro_batches):
+                m = accumulation * self.world.size + self.world.rank
+                index = step * train.batch + m * self.micro_size + np.arange(self.micro_size)
+                batch = self.config.task.batch(index)
+                prompt = np.zeros(batch.tokens.shape, dtype=bool) if batch.prompt is None else batch.prompt
+                tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in (batch.tokens, prompt, index)]
+                tokens, mask, rows = (t.to(self.device, non_blocking=True) for t in tensors)
+                out.append(Examples(tokens, mask, rows, step, train.seed))
+            yield out
+
+    # -- reporting and saving --------------------------------------------------------------------------------------
+
+    def _report(self, metrics: Metrics | None, sums: dict[str, Tensor], counted: int) -> None:
+        """Means since the last report; a loss that is not finite ends the run before anything is saved."""
+        values = self.world.mean(torch.stack([v.float() for v in sums.values()]) / counted).tolist()
+        terms = dict(zip(sums, values, strict=True))
+        if not math.isfinite(terms["loss"]) or not math.isfinite(terms["grad_norm"]):
+            newest = checkpoint.latest(self.out)
+            kept = f"the last good checkpoint is {newest}" if newest else "no checkpoint had been written yet"
+            raise NonFiniteLoss(
+                f"the loss became non-finite by step {self.step}: {kept}; lower optim.lr or raise optim.warmup"
+            )
+        if metrics:
+            factor = schedule(self.step - 1, self.config.train.steps, self.config.optim)
+            metrics.progress(self.step, terms, lr=self.config.optim.lr * factor)
+
+    def _evaluate(self, metrics: Metrics | None) -> None:
+        """The task's quick measure on the averaged weights; it picks the best checkpoint."""
+        if not metrics:
+            return
+        values = self.config.task.evaluate(self.method.sampler(self.ema.model, self.device), self.config.train.seed)
+        if not values:
+            return
+        metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})
+        metrics.say(f"step {self.step}  " + "  ".join(f"{k} {v:.4f}" for k, v in values.items() if k != "score"))
+        best = checkpoint.best(self.out)
+        if "score" in values and (best is None or values["score"] > best["score"]):
+            checkpoint.set_best(self.out, self._folder(), values["score"])
+
+    def _folder(self) -> Path:
+        return self.out / f"step-{self.step:08d}"
+
+    def _save(self) -> Path:
+        folder = self._folder()
+        if self.world.first:
+            tensors = {
+                "model": self.model.state_dict(),
+                "ema": self.ema.model.state_dict(),
+                "optim": state_tensors(self.optimizers, self.model),
+                **{name: module.state_dict() for name, module in self.method.frozen.items()},
+            }
+            state = {"step": self.step, "samples": self.step * self.config.train.batch}
+            checkpoint.write(folder, tensors, {"config": configuration.dumps(self.config), "state": state})
+            checkpoint.prune(self.out, self.config.train.keep)
+        self.world.barrier()
+        return folder
+
+    def _load(self, folder: Path) -> None:
+        checkpoint.verify(folder)
+        saved = configuration.loads((folder / "config.json").read_text())
+        for section in ("task", "model", "method"):
+            if getattr(saved, section) != getattr(self.config, section):
+                raise UsageError(f"{folder} was trained with another {section}: resume it with the settings it had")
+        if saved.train.seed != self.config.train.seed or saved.train.batch != self.config.train.batch:
+            raise UsageError(f"{folder} was trained with another train.seed or train.batch: data and noise would differ")
+        self.model.load_state_dict(checkpoint.read_tensors(folder, "model"))
+        self.ema.model.load_state_dict(checkpoint.read_tensors(folder, "ema"))
+        for name, module in self.method.frozen.items():
+            module.load_state_dict(checkpoint.read_tensors(folder, name))
+        load_state_tensors(self.optimizers, self.model, checkpoint.read_tensors(folder, "optim"))
+        self.step = checkpoint.read_json(folder, "state")["step"]
+
+
+class _StopOnSignal:
+    """SIGINT and SIGTERM ask the loop to save and end; a second one ends at once."""
+
+    def __init__(self):
+        self.signal = ""
+        self.old: dict[int, Any] = {}
+
+    def __enter__(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self.old[number] = signal.signal(number, self._handle)
+            except ValueError:  # not the main thread: signals are someone else's business
+                break
+        return self
+
+    def _handle(self, number, frame):
+        if self.signal:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number).name
+
+    def __exit__(self, *error):
+        for number, handler in self.old.items():
+            signal.signal(number, handler)
+
+
+class _prefetch:
+    """Prepares the next step's batches in a thread while this one runs."""
+
+    def __init__(self, trainer: Trainer):
+        self.source = trainer.batches()
+
+    def __enter__(self) -> Iterator[list[Examples]]:
+        self.pool = ThreadPoolExecutor(1)
+        return self._ahead()
+
+    def _ahead(self) -> Iterator[list[Examples]]:
+        future = self.pool.submit(next, self.source, None)
+        while (batch := future.result()) is not None:
+            future = self.pool.submit(next, self.source, None)
+            yield batch
+
+    def __exit__(self, *error):
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+def train(
+    config: RunConfig, out: str | Path, resume: bool = False, max_seconds: float | None = None
+) -> Path:
+    """Train a run and return the folder of its last checkpoint."""
+    trainer = Trainer(config, Path(out), resume)
+    try:
+        return trainer.run(max_seconds)
+    finally:
+        trainer.world.leave()

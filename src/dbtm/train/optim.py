@@ -1,0 +1,90 @@
+"""Optimizers and the learning-rate schedule (tab:hyperparameters)."""
+
+import math
+
+import torch
+from torch import nn
+
+from dbtm.config import OptimConfig
+
+
+def build_optimizers(model: nn.Module, config: OptimConfig, fused: bool) -> list[torch.optim.Optimizer]:
+    """AdamW on everything; with Muon, AdamW on what is not a matrix inside a block."""
+    named = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    matrices = {n: p for n, p in named.items() if config.name == "muon" and p.ndim == 2 and _in_block(n)}
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(
+            [p for n, p in named.items() if n not in matrices],
+            lr=config.lr,
+            betas=config.betas,
+            eps=config.eps,
+            weight_decay=config.weight_decay,
+            fused=fused,
+        )
+    ]
+    if matrices:
+        optimizers.append(
+            torch.optim.Muon(
+                list(matrices.values()),
+                lr=config.muon_lr,
+                momentum=config.muon_momentum,
+                weight_decay=config.weight_decay,
+            )
+        )
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak_lr"] = group["lr"]
+    return optimizers
+
+
+def _in_block(name: str) -> bool:
+    """Matrices that map hidden states to hidden states; embeddings, heads and modulation stay with Adam."""
+    return any(part in name for part in ("attention.", "feed_forward."))
+
+
+def schedule(step: int, steps: int, config: OptimConfig) -> float:
+    """The factor on the peak learning rate at a step (counted from 0) of a run of `steps`.
+
+    Linear warm-up, then constant; cosine to 0; or wsd: constant, and a linear decay to 0 over the last share.
+    """
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "cosine":
+        progress = max(0, step - config.warmup) / max(1, steps - config.warmup)
+        return warm * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    if config.schedule == "wsd":
+        decay = max(1, round(config.decay_fraction * steps))
+        return warm * min(1.0, (steps - step) / decay)
+    return warm
+
+
+def set_learning_rate(optimizers: list[torch.optim.Optimizer], factor: float) -> None:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * factor
+
+
+# -- optimizer state as named tensors, for safetensors -----------------------------------------------------------------
+
+
+def state_tensors(optimizers: list[torch.optim.Optimizer], model: nn.Module) -> dict[str, torch.Tensor]:
+    """{'parameter|slot': tensor} of every optimizer's state; slots that are numbers become 0-d tensors."""
+    names = {id(p): n for n, p in model.named_parameters()}
+    out = {}
+    for optimizer in optimizers:
+        for parameter, state in optimizer.state.items():
+            for slot, value in state.items():
+                out[f"{names[id(parameter)]}|{slot}"] = torch.as_tensor(value)
+    return out
+
+
+def load_state_tensors(
+    optimizers: list[torch.optim.Optimizer], model: nn.Module, tensors: dict[str, torch.Tensor]
+) -> None:
+    """Put the tensors of `state_tensors` back, each on its parameter's device (step counters stay where they were)."""
+    parameters = dict(model.named_parameters())
+    owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
+    for key, value in tensors.items():
+        name, slot = key.rsplit("|", 1)
+        parameter = parameters[name]
+        moved = value.to(parameter.device) if value.ndim or owner[id(parameter)].defaults.get("fused") else value
+        owner[id(parameter)].state[parameter][slot] = moved.clone()

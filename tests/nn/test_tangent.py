@@ -1,0 +1,144 @@
+"""Every layer's tangent, and the whole map's, against torch.func.jvp in float64 (relative error <= 1e-9)."""
+
+import pytest
+import torch
+from torch.func import jvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from dbtm.nn.dit import Head, add_gated, modulate
+from dbtm.nn.layers import Attention, Dropout, FeedForward, LayerNorm, Linear, gelu, rms_norm, rotary_angles
+from dbtm.simplex.interpolant import State, interpolate
+from tests.conftest import random_map
+
+pytestmark = pytest.mark.usefixtures("double")
+
+
+def relative(got, want) -> float:
+    return ((got - want).norm() / want.norm()).item()
+
+
+def forward_mode(function, x, dx):
+    """torch.func.jvp, with the attention kernel that has a forward-mode derivative."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return jvp(function, (x,), (dx,))
+
+
+def check(layer, x, dx, tolerance=1e-9):
+    """layer(x, dx) against forward-mode autodiff of its value."""
+    y, dy = layer(x, dx)
+    want_y, want_dy = forward_mode(lambda v: layer(v)[0], x, dx)
+    assert relative(y, want_y) <= tolerance
+    assert relative(dy, want_dy) <= tolerance
+    assert not dy.requires_grad
+    assert layer(x)[1] is None
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Linear(16, 24),
+        lambda: Linear(16, 24, bias=True),
+        lambda: LayerNorm(16),
+        lambda: rms_norm,
+        lambda: gelu,
+        lambda: FeedForward(16, 4),
+        lambda: Head(16, 11),
+        lambda: Dropout(0.5).eval(),
+    ],
+)
+def test_layers(build):
+    torch.manual_seed(0)
+    layer = build()
+    if isinstance(layer, torch.nn.Module):
+        for p in layer.parameters():
+            torch.nn.init.normal_(p)
+    check(layer, torch.randn(2, 5, 16), torch.randn(2, 5, 16))
+
+
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+@pytest.mark.parametrize("rotary", [False, True])
+def test_attention(softcap, rotary):
+    torch.manual_seed(1)
+    layer = Attention(16, 2, softcap)
+    torch.nn.init.normal_(layer.qkv.weight)
+    angles = rotary_angles(5, 8, torch.device("cpu")) if rotary else None
+    check(lambda x, dx=None: layer(x, dx, angles), torch.randn(2, 5, 16), torch.randn(2, 5, 16))
+
+
+def test_modulation_and_residual():
+    torch.manual_seed(2)
+    shift, scale, gate = torch.randn(3, 16)
+    check(lambda x, dx=None: modulate(x, dx, shift, scale, x.dtype), torch.randn(2, 5, 16), torch.randn(2, 5, 16))
+    check(lambda x, dx=None: add_gated(x, dx, gate, gelu(x, dx)), torch.randn(2, 5, 16), torch.randn(2, 5, 16))
+
+
+def test_dropout_uses_one_mask():
+    torch.manual_seed(3)
+    layer = Dropout(0.4).train()
+    x = torch.randn(4, 100)
+    y, dy = layer(x, 3 * x)
+    assert torch.equal(dy, 3 * y) or relative(dy, 3 * y) < 1e-15
+    assert 0.2 < (y == 0).double().mean() < 0.6
+    torch.testing.assert_close(y[y != 0], x[y != 0] / 0.6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"softcap": 1.5},
+        {"softcap": 0.0, "loops": 3},
+        {"input_norm": True, "position_axes": (9, 4)},
+        {"rotary": False, "dropout": 0.3},
+    ],
+)
+def test_whole_map(changes):
+    """Value and tangent of the logits for a state with prompts and context, in training mode where there is dropout."""
+    model = random_map(**{"dropout": 0.0, **changes})
+    if model.position_ids.numel():
+        model.position_ids.copy_(torch.randint(0, 4, model.position_ids.shape))
+    model.train()
+    state = random_state()
+    x, dx = state.dense(), state.velocity()
+    h, dh = model.embed(state)
+    torch.manual_seed(7)
+    z, dz = model.logits(h, dh)
+
+    def value(x):
+        torch.manual_seed(7)  # the same dropout mask
+        return model.logits(model.embed_dense(x)[0])[0]
+
+    want_z, want_dz = forward_mode(value, x, dx)
+    assert relative(z, want_z) <= 1e-12
+    assert relative(dz, want_dz) <= 1e-9
+
+
+def random_state(B=3, L=9, V=7) -> State:
+    torch.manual_seed(5)
+    tokens, noise = torch.randint(0, V, (B, L)), torch.randn(B, L, V)
+    clean = torch.rand(B, L) < 0.4
+    clean[:, :2] = True  # a prompt
+    return interpolate(tokens, noise, clean, torch.rand(B, 1).expand(B, L), a=2.0)
+
+
+def test_state_in_parts_equals_dense_path():
+    model = random_map(dropout=0.0)
+    state = random_state()
+    parts = model.logits(*model.embed(state))
+    dense = model.logits(*model.embed_dense(state.dense(), state.velocity()))
+    assert relative(parts[0], dense[0]) <= 1e-12
+    assert relative(parts[1], dense[1]) <= 1e-12
+    assert torch.equal(model.embed(state)[0][state.clean], model.embedding[state.tokens[state.clean]])
+
+
+def test_asking_for_a_tangent_changes_no_gradient():
+    """The tangent rides along: parameters receive the gradient of the value alone."""
+    model, state = random_map(dropout=0.0, quality=False), random_state()
+    gradients = []
+    for rate in (state.rate, None):
+        model.zero_grad()
+        logits, _ = model.logits(*model.embed(State(state.tokens, state.alpha, state.noise, rate)))
+        logits.square().sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    for with_tangent, without in zip(*gradients, strict=True):
+        assert torch.equal(with_tangent, without)

@@ -1,0 +1,65 @@
+"""The commit rule as properties, for any scores (ties, infinities and NaN included)."""
+
+import math
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbtm.simplex import commit, floor_count
+
+scores = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 0.9, 1.0, -math.inf, math.nan])
+
+
+@st.composite
+def rollout(draw):
+    """Prompt, budget, threshold and one row of scores for every round."""
+    L = draw(st.integers(1, 12))
+    k = draw(st.integers(1, 8))
+    prompt = draw(st.lists(st.booleans(), min_size=L, max_size=L))
+    rows = draw(st.lists(st.lists(scores, min_size=L, max_size=L), min_size=k, max_size=k))
+    return torch.tensor([prompt]), k, draw(st.sampled_from([0.0, 0.5, 0.9, 2.0])), torch.tensor(rows)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rollout())
+def test_properties(case):
+    prompt, k, kappa, rows = case
+    committed = prompt
+    for r in range(1, k + 1):
+        score = rows[r - 1][None]
+        after = commit(score, committed, r, k, kappa)
+        new = after & ~committed
+        remaining = int((~committed).sum())
+        floor = math.ceil(remaining / (k - r + 1))
+        assert (after | ~committed).all(), "monotone: what is committed stays"
+        assert int(new.sum()) >= floor, "at least n_r a round"
+        above = ~committed & (score >= kappa)
+        assert (after | ~above).all(), "everything above the threshold"
+        assert int(new.sum()) == max(floor, int(above.sum())), "and nothing beyond threshold and floor"
+        left = ~after & ~committed
+        if left.any() and new.any():
+            clear = torch.nan_to_num(score, nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+            assert clear[new].min() >= clear[left].max(), "the best first"
+        assert (new & prompt).sum() == 0
+        assert torch.equal(after, commit(score, committed, r, k, kappa)), "deterministic"
+        committed = after
+    assert committed.all(), "C_k is complete: never more than k rounds"
+
+
+def test_ties_go_to_the_earlier_position():
+    after = commit(torch.full((1, 6), 0.5), torch.tensor([[True, False, False, False, False, False]]), 1, 2, 0.9)
+    assert after.tolist() == [[True, True, True, True, False, False]]
+
+
+def test_floor_counts():
+    assert floor_count(torch.tensor([0, 1, 7, 8, 9]), 1, 4).tolist() == [0, 1, 2, 2, 3]
+    assert floor_count(torch.tensor([7]), 4, 4).tolist() == [7]
+
+
+def test_rows_are_independent():
+    torch.manual_seed(0)
+    score, committed = torch.rand(5, 9), torch.rand(5, 9) < 0.3
+    whole = commit(score, committed, 2, 4, 0.8)
+    for b in range(5):
+        assert torch.equal(whole[b : b + 1], commit(score[b : b + 1], committed[b : b + 1], 2, 4, 0.8))
