@@ -14,11 +14,11 @@ _PUBLIC = {
     "Trace": "dbtm.sampling",
     "TransportMap": "dbtm.nn",
     "UsageError": "dbtm.errors",
+    "fit": "dbtm.train.loop",
     "load": "dbtm.loading",
     "override": "dbtm.config",
     "recipe": "dbtm.recipes",
     "register": "dbtm.tasks",
-    "train": "dbtm.train.loop",
 }
 __all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
 

@@ -52,6 +52,7 @@ class Trainer:
         newest = checkpoint.latest(out)
         if newest is not None and not resume:
             raise UsageError(f"{out} already holds a run: continue it with --resume auto, or choose another --out")
+        config.task.batch(np.arange(1))  # bad data is refused before anything is written
         self.method = build_method(config)
         self.model = self.method.model.to(self.device).train()
         for module in self.method.frozen.values():
@@ -275,7 +276,7 @@ class _prefetch:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
-def train(
+def fit(
     config: RunConfig, out: str | Path, resume: bool = False, max_seconds: float | None = None
 ) -> Path:
     """Train a run and return the folder of its last checkpoint."""

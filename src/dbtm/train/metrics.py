@@ -1,6 +1,7 @@
 """What a run says while it works: metrics.jsonl always, a live line on a terminal, plain lines elsewhere."""
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -23,22 +24,17 @@ def clock(seconds: float) -> str:
 class Metrics:
     """Writes records and shows progress."""
 
-    def __init__(self, folder: Path, steps: int, first_step: int, tensorboard: bool = False, stream: TextIO = sys.stderr):
+    def __init__(self, folder: Path, steps: int, first_step: int, tensorboard: bool = False, stream: TextIO | None = None):
+        self.board = _board(folder) if tensorboard else None
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "metrics.jsonl"
         _drop_after(path, first_step)
         self.file = open(path, "a", buffering=1)  # noqa: SIM115 - open as long as the run
-        self.steps, self.first_step, self.stream = steps, first_step, stream
+        self.steps, self.first_step = steps, first_step
+        self.stream = stream = stream or sys.stderr
         self.started = self.last_time = time.monotonic()
         self.last_step = first_step
         self.live = stream.isatty()
-        self.board: Any = None
-        if tensorboard:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                raise UsageError("train.tensorboard=true needs TensorBoard: pip install 'dbtm[tensorboard]'") from None
-            self.board = SummaryWriter(str(folder / "tensorboard"))
 
     def progress(self, step: int, terms: dict[str, float], **extra: float) -> None:
         """One record of the losses, with speed and time left, averaged since the last one."""
@@ -75,9 +71,15 @@ class Metrics:
             self.board.close()
 
 
-def _columns() -> int:
-    import shutil
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError("train.tensorboard=true needs TensorBoard: pip install 'dbtm[tensorboard]'") from None
+    return SummaryWriter(str(folder / "tensorboard"))
 
+
+def _columns() -> int:
     return shutil.get_terminal_size().columns - 1
 
 

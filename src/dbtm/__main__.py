@@ -1,0 +1,5 @@
+"""`python -m dbtm`, and so `torchrun ... -m dbtm train RECIPE`."""
+
+from dbtm.cli import main
+
+main()

@@ -1,0 +1,49 @@
+"""The command `dbtm`: one small module a command; the only place that parses words and prints.
+
+Command modules import nothing heavy at their top, so that `dbtm --help` answers at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dbtm import __version__
+from dbtm.cli import data, demo, doctor, recipes, sample, theory, train
+from dbtm.errors import UsageError
+
+app = typer.Typer(
+    help="Discrete Beckmann Transport Models: noise to a clean token sequence in one network evaluation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("sample")(sample.sample)
+app.command("recipes")(recipes.recipes)
+app.command("doctor")(doctor.doctor)
+app.add_typer(data.app, name="data")
+app.add_typer(theory.app, name="theory")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"dbtm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one line and exit code 2."""
+    try:
+        app()
+    except UsageError as error:
+        print(f"dbtm: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)

@@ -1,0 +1,32 @@
+"""`dbtm doctor`: what this machine offers, what is chosen, and why."""
+
+
+def doctor() -> None:
+    """Say device, dtype and kernels, and why they were chosen."""
+    import os
+    import platform
+    from importlib.metadata import version
+
+    import torch
+
+    from dbtm import __version__
+    from dbtm.kernels.dispatch import choose
+
+    cuda = torch.cuda.is_available()
+    rows = [("dbtm", __version__), ("python", platform.python_version()), ("torch", torch.__version__)]
+    rows += [(name, version(name)) for name in ("numpy", "scipy", "numba", "safetensors")]
+    if cuda:
+        properties = torch.cuda.get_device_properties(0)
+        memory = properties.total_memory / 2**30
+        rows.append(("device", f"cuda: {torch.cuda.device_count()} x {properties.name}, {memory:.0f} GiB each"))
+        rows.append(("dtype", "bf16 matrix products, fp32 norms, residuals and weights (train.precision=bf16)"))
+    else:
+        rows.append(("device", f"cpu: {os.cpu_count()} cores, {torch.get_num_threads()} threads (PyTorch sees no GPU)"))
+        rows.append(("dtype", "fp32: the default on a CPU (train.precision=fp32)"))
+    for label, softcap in (("attention", 0.0), ("attention, softcap", 50.0)):
+        backend, reason = choose(softcap)
+        rows.append((label, f"{backend}: {reason}"))
+    rows.append(("tangents", "by hand in every layer, under no_grad; attention's by kernels/reference.py"))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:{width}}  {value}")

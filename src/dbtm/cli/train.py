@@ -1,0 +1,47 @@
+"""`dbtm train RECIPE`: train a recipe, or your own tokens."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dbtm.errors import UsageError, nearest
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="Name of a recipe; `dbtm recipes` lists them.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run [default: runs/RECIPE].")] = None,
+    resume: Annotated[str, typer.Option(help="auto: continue the run in --out where there is one.")] = "none",
+    max_seconds: Annotated[float | None, typer.Option(help="Stop cleanly and save after this many seconds.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Recipe 'own': a .npy file of integer tokens.")] = None,
+    vocab: Annotated[int | None, typer.Option(help="Recipe 'own': size of the vocabulary.")] = None,
+    length: Annotated[int | None, typer.Option(help="Recipe 'own': tokens in a sequence.")] = None,
+) -> None:
+    """Train a recipe; stop and continue it at any time."""
+    if resume not in ("auto", "none"):
+        raise UsageError(f"--resume {resume} is not a choice{nearest(resume, ['auto', 'none'])}")
+    if max_seconds is not None and max_seconds <= 0:
+        raise UsageError("--max-seconds must be positive")
+    from dbtm.config import override
+    from dbtm.recipes import recipe as find_recipe
+    from dbtm.train.loop import NonFiniteLoss, fit
+
+    config = find_recipe(recipe)
+    own = {"data": None if data is None else str(data), "vocab": vocab, "length": length}
+    assignments = [f"task.{name}={value}" for name, value in own.items() if value is not None]
+    if assignments and recipe != "own":
+        raise UsageError(f"--data, --vocab and --length belong to the recipe 'own', not to '{recipe}'")
+    if recipe == "own" and len(assignments) < 3:
+        missing = ", ".join(f"--{name}" for name, value in own.items() if value is None)
+        raise UsageError(f"the recipe 'own' needs {missing}: dbtm train own --data tokens.npy --vocab V --length L")
+    config = override(config, assignments + (set_ or []))
+    try:
+        folder = fit(config, out or Path("runs") / recipe, resume == "auto", max_seconds)
+    except NonFiniteLoss as error:
+        print(f"dbtm: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    print(folder)

@@ -1,0 +1,1 @@
+"""Traces to look at: in the terminal (`grid`) and as a page that replays them (`page`)."""

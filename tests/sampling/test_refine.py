@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+import torch
+
+from dbtm.config import SampleConfig
+from dbtm.errors import UsageError
+from dbtm.sampling import Sampler, integrate, iterate
+from dbtm.sampling.decode import count_committed, propose
+from tests.conftest import random_map
+
+L, V = 9, 7
+
+
+@pytest.fixture(scope="module")
+def sampler():
+    return Sampler(random_map(dropout=0.0), SampleConfig(), batch=64)
+
+
+def prompts(n, seed=0):
+    generator = np.random.default_rng(seed)
+    tokens, clean = generator.integers(0, V, (n, L)), generator.random((n, L)) < 0.3
+    return tokens, clean
+
+
+@pytest.mark.parametrize("scorer", ["confidence", "quality", "none"])
+@pytest.mark.parametrize("nfe", [1, 3, 20])
+@pytest.mark.parametrize("commit", [True, False])
+def test_given_tokens_never_change_and_budget_holds(sampler, scorer, nfe, commit):
+    tokens, clean = prompts(10)
+    trace = sampler.sample(tokens=tokens, clean=clean, nfe=nfe, kappa=0.6, scorer=scorer, commit=commit, trace=True)
+    assert (trace.tokens[clean] == tokens[clean]).all()
+    assert (trace.nfe <= nfe).all()
+    assert trace.tokens.min() >= 0
+    assert trace.tokens.max() < V
+    assert np.array_equal(trace.rounds[-1].tokens, trace.tokens)
+    if commit:
+        assert trace.rounds[-1].committed.all()
+        for before, after in zip(trace.rounds, trace.rounds[1:], strict=False):
+            assert (after.committed >= before.committed).all()
+            assert (after.tokens[before.committed] == before.tokens[before.committed]).all()
+    else:
+        assert (trace.nfe == nfe).all()
+
+
+def test_a_sample_reports_the_evaluations_it_used(sampler):
+    tokens, clean = prompts(40)
+    trace = sampler.sample(tokens=tokens, clean=clean, nfe=8, kappa=0.5, trace=True)
+    for b in range(40):
+        done = next(r for r, state in enumerate(trace.rounds, 1) if state.committed[b].all())
+        assert trace.nfe[b] == done
+    assert len(set(trace.nfe.tolist())) > 1  # it adapts to the sample
+    assert (sampler.sample(4, nfe=8, kappa=0.0).nfe == 1).all()
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 1.3}, {"commit": False}, {"repetition_penalty": 1.0}])
+def test_results_do_not_depend_on_the_batch_size(sampler, changes):
+    model = sampler.model.double()
+    whole = Sampler(model, batch=64).sample(23, nfe=4, seed=5, **changes)
+    parts = Sampler(model, batch=4).sample(23, nfe=4, seed=5, **changes)
+    model.float()
+    assert np.array_equal(whole.tokens, parts.tokens)
+    assert np.array_equal(whole.nfe, parts.nfe)
+
+
+def test_seed_and_noise_options_matter(sampler):
+    base = sampler.sample(50, nfe=4, seed=1, kappa=2.0).tokens
+    assert np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=2.0).tokens)
+    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=2, kappa=2.0).tokens)
+    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=2.0, fresh_noise=False).tokens)
+    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=2.0, sigma=2.0).tokens)
+
+
+def test_one_evaluation_is_the_argmax_of_the_map(sampler):
+    given = sampler.given(np.zeros((6, L), dtype=np.int64), None)
+    one_step = iterate(sampler.model, given, 1, seed=3).tokens
+    assert np.array_equal(one_step, sampler.sample(6, nfe=1, seed=3).tokens)
+
+
+def test_non_commit_without_scorer_iterates_the_map(sampler):
+    tokens, clean = prompts(6)
+    given = sampler.given(tokens, clean)
+    want = iterate(sampler.model, given, 3, seed=3).tokens
+    got = sampler.sample(tokens=tokens, clean=clean, nfe=3, seed=3, scorer="none", commit=False).tokens
+    assert np.array_equal(got, want)
+
+
+def test_integration_takes_euler_steps(sampler):
+    """One step of horizon 1 lands on T(x0); many small steps with given positions held match a direct loop."""
+    tokens, clean = prompts(5)
+    given = sampler.given(tokens, clean)
+    assert np.array_equal(
+        integrate(sampler.model, given, 1, 1.0, seed=2).tokens, iterate(sampler.model, given, 1, seed=2).tokens
+    )
+    fine = integrate(sampler.model, given, 50, 4.0, seed=2)
+    assert (fine.tokens[clean] == tokens[clean]).all()
+    assert (fine.nfe == 50).all()
+
+
+def test_temperature_sampling_is_unbiased():
+    torch.manual_seed(0)
+    logits = torch.randn(1, 1, V).expand(1, 200_000, V)
+    uniform = torch.rand(1, 200_000, dtype=torch.float64)
+    tokens, probability = propose(logits, 0.8, uniform)
+    frequency = torch.bincount(tokens[0], minlength=V) / 200_000
+    want = (logits[0, 0].double() / 0.8).softmax(-1)
+    assert (frequency - want).abs().max() < 5 * (0.25 / 200_000) ** 0.5
+    torch.testing.assert_close(probability[0], logits[0, 0].softmax(-1)[tokens[0]])
+
+
+def test_repetition_penalty_is_the_papers():
+    torch.manual_seed(1)
+    logits, tokens = torch.randn(2, L, V), torch.randint(0, V, (2, L))
+    committed = torch.rand(2, L) < 0.5
+    counts = count_committed(tokens, committed, V)
+    for b in range(2):
+        for j in range(V):
+            assert counts[b, j] == sum(1 for l in range(L) if committed[b, l] and tokens[b, l] == j)
+    p = logits.softmax(-1) / (1 + counts[:, None, :]) ** 0.7
+    got, score = propose(logits, 0.0, None, 0.7, counts)
+    assert torch.equal(got, p.argmax(-1))
+    torch.testing.assert_close(score, p.amax(-1))
+
+
+def test_bad_requests_are_refused(sampler):
+    with pytest.raises(UsageError, match="did you mean 'kappa'"):
+        sampler.sample(2, kapa=0.3)
+    with pytest.raises(UsageError, match="no quality head"):
+        Sampler(random_map(quality=False)).sample(2, scorer="quality")
+    with pytest.raises(UsageError, match="at least 1"):
+        sampler.sample(0)
+    with pytest.raises(UsageError, match="either"):
+        sampler.sample()

@@ -1,0 +1,85 @@
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+import torch
+
+from dbtm.errors import UsageError
+from dbtm.train import checkpoint
+
+
+def contents(step: int) -> dict[str, torch.Tensor]:
+    return {"w": torch.full((4000,), float(step)), "b": torch.arange(7) + step}
+
+
+def save(run, step, keep=2):
+    folder = checkpoint.write(run / f"step-{step:08d}", {"model": contents(step)}, {"state": {"step": step}})
+    checkpoint.prune(run, keep)
+    return folder
+
+
+def test_sigkill_at_random_moments_always_leaves_a_loadable_checkpoint(tmp_path):
+    save(tmp_path, 0)
+    generator = random.Random(0)
+    reached, caught_writing = 0, 0
+    for _ in range(50):
+        child = os.fork()
+        if child == 0:  # write checkpoints until killed
+            step = reached
+            while True:
+                step += 1
+                save(tmp_path, step)
+        time.sleep(generator.uniform(0.001, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        caught_writing += bool(list(tmp_path.glob(".writing-*")))
+        newest = checkpoint.latest(tmp_path)
+        checkpoint.verify(newest)
+        step = checkpoint.read_json(newest, "state")["step"]
+        tensors = checkpoint.read_tensors(newest, "model")
+        assert all(torch.equal(tensors[k], v) for k, v in contents(step).items())
+        assert step >= reached
+        reached = step
+    assert reached > 0, "the children got to write"
+    assert caught_writing > 0, "kills did land in the middle of a write"
+    save(tmp_path, reached + 1)
+    assert not list(tmp_path.glob(".*-step-*")), "leftovers are swept up"
+
+
+@pytest.mark.parametrize("damage", ["truncate", "alter", "remove"])
+@pytest.mark.parametrize("name", ["model.safetensors", "state.json"])
+def test_a_damaged_file_is_refused_by_name(tmp_path, damage, name):
+    folder = save(tmp_path, 1)
+    path = folder / name
+    if damage == "truncate":
+        path.write_bytes(path.read_bytes()[:-5])
+    elif damage == "alter":
+        data = bytearray(path.read_bytes())
+        data[-3] ^= 1
+        path.write_bytes(bytes(data))
+    else:
+        path.unlink()
+    with pytest.raises(UsageError, match=name):
+        checkpoint.verify(folder)
+
+
+def test_finding_a_checkpoint(tmp_path):
+    with pytest.raises(UsageError, match="no such checkpoint"):
+        checkpoint.find(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="holds no checkpoint"):
+        checkpoint.find(tmp_path)
+    for step in (3, 20, 100):
+        save(tmp_path, step, keep=3)
+    (tmp_path / "step-00000200").mkdir()  # no manifest: not a checkpoint
+    assert checkpoint.find(tmp_path).name == "step-00000100"
+    assert checkpoint.find(tmp_path / "step-00000003").name == "step-00000003"
+
+
+def test_the_same_step_can_be_written_again(tmp_path):
+    save(tmp_path, 1)
+    folder = save(tmp_path, 1)
+    checkpoint.verify(folder)
+    assert json.loads((folder / "manifest.json").read_text()).keys() == {"model.safetensors", "state.json"}

@@ -1,0 +1,80 @@
+import math
+
+import pytest
+import torch
+
+from dbtm.config import OptimConfig
+from dbtm.train.ema import EMA
+from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
+from tests.conftest import random_map
+
+
+def test_schedules():
+    config = OptimConfig(warmup=10, schedule="constant")
+    assert [schedule(s, 100, config) for s in (0, 4, 9, 50, 99)] == pytest.approx([0.1, 0.5, 1, 1, 1])
+    config = OptimConfig(warmup=10, schedule="cosine")
+    assert schedule(55, 100, config) == pytest.approx(0.5 * (1 + math.cos(math.pi * 45 / 90)))
+    config = OptimConfig(warmup=10, schedule="wsd", decay_fraction=0.4)
+    assert [schedule(s, 100, config) for s in (30, 60, 80, 99)] == pytest.approx([1, 1, 0.5, 1 / 40])
+
+
+def test_muon_takes_the_block_matrices_only():
+    model = random_map()
+    adam, muon = build_optimizers(model, OptimConfig(name="muon"), fused=False)
+    names = {id(p): n for n, p in model.named_parameters()}
+    matrices = {names[id(p)] for g in muon.param_groups for p in g["params"]}
+    rest = {names[id(p)] for g in adam.param_groups for p in g["params"]}
+    assert "trunk.blocks.0.attention.qkv.weight" in matrices
+    assert {"embedding", "head.weight", "trunk.blocks.0.modulation.weight", "trunk.constant"} <= rest
+    assert matrices | rest == set(names.values())
+    assert not matrices & rest
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_optimizer_state_round_trip(name):
+    def fresh():
+        model = random_map(quality=False)
+        return model, build_optimizers(model, OptimConfig(name=name), fused=False)
+
+    def steps(model, optimizers, n):
+        for i in range(n):
+            torch.manual_seed(i)
+            loss = sum((p * torch.randn_like(p)).sum() for p in model.parameters())
+            loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    model, optimizers = fresh()
+    steps(model, optimizers, 3)
+    saved, weights = state_tensors(optimizers, model), {k: v.clone() for k, v in model.state_dict().items()}
+    saved = {k: v.clone() for k, v in saved.items()}
+    steps(model, optimizers, 2)
+    other, other_optimizers = fresh()
+    other.load_state_dict(weights)
+    load_state_tensors(other_optimizers, other, saved)
+    steps(other, other_optimizers, 2)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_learning_rate_is_a_factor_of_the_peak():
+    optimizers = build_optimizers(random_map(), OptimConfig(name="muon", lr=1e-3, muon_lr=0.02), fused=False)
+    set_learning_rate(optimizers, 0.5)
+    set_learning_rate(optimizers, 0.25)
+    assert [g["lr"] for o in optimizers for g in o.param_groups] == pytest.approx([2.5e-4, 5e-3])
+
+
+@pytest.mark.parametrize("warmup", [True, False])
+def test_ema_is_the_recursion(warmup):
+    model = random_map(quality=True)
+    ema = EMA(model, 0.9, warmup)
+    name = "quality.out.weight"  # the head has its own average, like every parameter
+    want = dict(model.named_parameters())[name].detach().clone()
+    for step in range(1, 30):
+        with torch.no_grad():
+            for p in model.parameters():
+                p += 1.0
+        ema.update(model, step)
+        decay = min(0.9, (1 + step) / (10 + step)) if warmup else 0.9
+        want = decay * want + (1 - decay) * dict(model.named_parameters())[name].detach()
+    torch.testing.assert_close(dict(ema.model.named_parameters())[name], want)

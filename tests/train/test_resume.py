@@ -1,0 +1,146 @@
+"""Kill and resume equals uninterrupted, bit for bit on a CPU: weights, EMA, optimizer, teacher, data order, noise."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dbtm import config as configuration
+from dbtm.config import DistillConfig, LossConfig, OptimConfig, RilConfig, RunConfig, TrainConfig
+from dbtm.tasks.toy import Markov
+from dbtm.train import checkpoint
+from dbtm.train.loop import NonFiniteLoss, Trainer, fit
+from tests.conftest import tiny_config
+
+
+def tiny_run(**sections) -> RunConfig:
+    """Every term of the objective, dropout and both optimizers on, in a run of a few steps."""
+    base = RunConfig(
+        recipe="test",
+        task=Markov(vocab=5, length=6),
+        model=tiny_config(vocab=5, length=6, dropout=0.2),
+        loss=LossConfig(semigroup=0.1, semigroup_depths=(2,), boundary_fraction=0.5),
+        ril=RilConfig(weight=1.0, depths=(2,)),
+        distill=DistillConfig(weight=0.5, depth=2, start=2, refresh=2),
+        optim=OptimConfig(name="muon", warmup=2, schedule="wsd", lr=1e-2),
+        train=TrainConfig(steps=8, batch=8, micro_batch=4, log_every=2, checkpoint_every=3, keep=2, device="cpu"),
+    )
+    return replace(base, **sections)
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_at(trainer: Trainer, step: int) -> None:
+    """Make the run die in the middle of a step, as a SIGKILL would: nothing is saved on the way out."""
+    original = trainer.method.loss
+
+    def loss(examples):
+        if examples.step == step:
+            raise Killed
+        return original(examples)
+
+    trainer.method.loss = loss  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_kill_and_resume_is_bit_for_bit(tmp_path, commit):
+    config = tiny_run()
+    config = replace(config, ril=replace(config.ril, commit=commit), distill=replace(config.distill, commit=commit))
+    whole = fit(config, tmp_path / "whole")
+    trainer = Trainer(config, tmp_path / "killed")
+    kill_at(trainer, 7)
+    with pytest.raises(Killed):
+        trainer.run()
+    assert checkpoint.latest(tmp_path / "killed").name == "step-00000006"
+    resumed = fit(config, tmp_path / "killed", resume=True)
+    assert resumed.name == whole.name == "step-00000008"
+    for name in ("model", "ema", "optim", "teacher"):
+        a, b = (checkpoint.read_tensors(folder, name) for folder in (whole, resumed))
+        assert a.keys() == b.keys()
+        assert a
+        for key in a:
+            assert torch.equal(a[key], b[key]), f"{name}: {key}"
+    lines = [(tmp_path / run / "metrics.jsonl").read_text().splitlines() for run in ("whole", "killed")]
+    timing = {"steps_per_second", "seconds"}
+    last = [{k: v for k, v in json.loads(rows[-2]).items() if k not in timing} for rows in lines]
+    assert last[0]["step"] == 8
+    assert last[0] == last[1]
+
+
+def test_config_and_weights_survive_the_checkpoint(tmp_path):
+    import dbtm
+
+    config = tiny_run(distill=DistillConfig())
+    folder = dbtm.fit(config, tmp_path)
+    assert configuration.loads((folder / "config.json").read_text()) == config
+    sampler = dbtm.load(tmp_path)
+    ema = checkpoint.read_tensors(folder, "ema")
+    assert all(torch.equal(v, ema[k]) for k, v in sampler.model.state_dict().items())
+    assert sampler.sample(3, nfe=2).tokens.shape == (3, 6)
+
+
+def test_best_and_last_are_kept(tmp_path):
+    config = tiny_run(train=replace(tiny_run().train, steps=8, checkpoint_every=1, evaluate_every=2, keep=2))
+    fit(config, tmp_path)
+    kept = [p.name for p in checkpoint.all_in(tmp_path)]
+    best = checkpoint.best(tmp_path)["checkpoint"]
+    assert set(kept) == {"step-00000007", "step-00000008", best}
+    assert not list(tmp_path.glob(".*-step-*"))
+
+
+def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
+    config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
+    fit(config, tmp_path)
+    with pytest.raises(configuration.UsageError, match="--resume auto"):
+        fit(config, tmp_path)
+    other = replace(config, model=replace(config.model, depth=1))
+    with pytest.raises(configuration.UsageError, match="another model"):
+        fit(other, tmp_path, resume=True)
+
+
+def test_max_seconds_stops_cleanly(tmp_path):
+    config = tiny_run(train=replace(tiny_run().train, steps=100_000))
+    folder = fit(config, tmp_path, max_seconds=0.5)
+    checkpoint.verify(folder)
+    assert 0 < checkpoint.read_json(folder, "state")["step"] < 100_000
+
+
+def test_a_non_finite_loss_leaves_the_last_good_checkpoint(tmp_path):
+    config = tiny_run(distill=DistillConfig())
+    trainer = Trainer(config, tmp_path)
+    original = trainer.method.loss
+
+    def loss(examples):
+        terms = original(examples)
+        return terms if examples.step < 4 else {**terms, "loss": terms["loss"] * math.nan}
+
+    trainer.method.loss = loss  # type: ignore[method-assign]
+    with pytest.raises(NonFiniteLoss, match=r"step-00000003"):
+        trainer.run()
+    newest = checkpoint.latest(tmp_path)
+    assert newest.name == "step-00000003"
+    assert all(v.isfinite().all() for v in checkpoint.read_tensors(newest, "model").values() if v.is_floating_point())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_exits(tmp_path, number):
+    command = [sys.executable, "-m", "dbtm", "train", "markov", "--out", str(tmp_path), "--set", "train.device=cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([*command, "--set", "train.log_every=1"], stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stderr is not None
+        process.stderr.readline()  # the first step is done
+        time.sleep(0.2)
+        process.send_signal(number)
+        rest = process.stderr.read().decode()
+        assert process.wait(60) == 0
+    assert f"({number.name}); continue with --resume auto" in rest
+    checkpoint.verify(checkpoint.latest(tmp_path))
