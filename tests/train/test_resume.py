@@ -41,14 +41,14 @@ class Killed(Exception):
 
 def kill_at(trainer: Trainer, step: int) -> None:
     """Make the run die in the middle of a step, as a SIGKILL would: nothing is saved on the way out."""
-    original = trainer.method.loss
+    original = trainer.method.parts
 
-    def loss(examples):
+    def parts(examples):
         if examples.step == step:
             raise Killed
         return original(examples)
 
-    trainer.method.loss = loss  # type: ignore[method-assign]
+    trainer.method.parts = parts  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -117,13 +117,13 @@ def test_max_seconds_stops_cleanly(tmp_path):
 def test_a_non_finite_loss_leaves_the_last_good_checkpoint(tmp_path):
     config = tiny_run(distill=DistillConfig())
     trainer = Trainer(config, tmp_path)
-    original = trainer.method.loss
+    original = trainer.method.parts
 
-    def loss(examples):
-        terms = original(examples)
-        return terms if examples.step < 4 else {**terms, "loss": terms["loss"] * math.nan}
+    def parts(examples):
+        for terms in original(examples):
+            yield {k: v * (math.nan if examples.step >= 4 else 1.0) for k, v in terms.items()}
 
-    trainer.method.loss = loss  # type: ignore[method-assign]
+    trainer.method.parts = parts  # type: ignore[method-assign]
     with pytest.raises(NonFiniteLoss, match=r"step-00000003"):
         trainer.run()
     newest = checkpoint.latest(tmp_path)

@@ -1,5 +1,6 @@
 """What the trainer knows of a method."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dbtm import rng
+from dbtm.losses import objective
 from dbtm.sampling.sampler import Sampler
 
 
@@ -31,8 +33,12 @@ class Method(Protocol):
     model: nn.Module  # what is trained, averaged (EMA) and saved
     frozen: dict[str, nn.Module]  # further modules whose weights belong to the state of the run (a teacher)
 
-    def loss(self, examples: Examples) -> dict[str, Tensor]:
-        """Named terms, each a scalar; 'loss' is the one that is minimised."""
+    weights: dict[str, float]  # of the named terms in the objective
+
+    def parts(self, examples: Examples) -> Iterator[dict[str, Tensor]]:
+        """The objective as named scalar terms, in parts: each is backpropagated before the next is asked for, so that
+        only one part's activations are alive at a time. A term may come in several parts; they add up.
+        """
         ...
 
     def after_step(self, step: int, ema: nn.Module) -> None:
@@ -42,3 +48,14 @@ class Method(Protocol):
     def sampler(self, model: nn.Module, device: torch.device) -> Sampler:
         """A sampler for these weights."""
         ...
+
+
+def backward(method: Method, examples: Examples, scale: float = 1.0) -> dict[str, Tensor]:
+    """Gradients of scale * objective, part by part; returns the terms and their weighted sum, 'loss', detached."""
+    sums: dict[str, Tensor] = {}
+    for terms in method.parts(examples):
+        part = objective(terms, method.weights)
+        (scale * part).backward()
+        for name, value in {"loss": part, **terms}.items():
+            sums[name] = sums[name] + value.detach() if name in sums else value.detach()
+    return sums

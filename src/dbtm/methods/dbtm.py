@@ -49,20 +49,27 @@ class DBTM:
 
     # -- the step --------------------------------------------------------------------------------------------------
 
-    def loss(self, examples: Examples) -> dict[str, Tensor]:
-        """All terms of the objective for one micro-batch; x0 W is computed once and shared by every state."""
+    def parts(self, examples: Examples) -> Iterator[dict[str, Tensor]]:
+        """The objective in named terms, one network pass at a time.
+
+        x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
+        to the embedding when the last of them has been backpropagated.
+        """
         config = self.config
         noise_BLV = self.draw_noise(examples)
-        noise_BLD = self.model.embed_noise(noise_BLV)
+        shared_BLD = self.model.embed_noise(noise_BLV)
+        noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
         state, t_BL = self.draw_state(examples, noise_BLV)
-        terms = self.interpolant_terms(state, noise_BLD, t_BL, examples)
+        yield self.interpolant_terms(state, noise_BLD, t_BL, examples)
         if config.loss.boundary:
-            terms["boundary"] = self.boundary_term(state, noise_BLD, examples)
+            yield {"boundary": self.boundary_term(state, noise_BLD, examples)}
         if config.ril.weight and examples.step >= config.ril.start:
-            terms |= self.ril_terms(state, noise_BLD, examples)
+            for k in config.ril.depths:
+                yield from self.ril_rounds(k, state, noise_BLD, examples)
         if config.distill.weight and examples.step >= config.distill.start:
-            terms["distill"] = self.distill_term(state, noise_BLD, examples)
-        return {"loss": losses.objective(terms, self.weights), **terms}
+            yield from self.distill_rounds(state, noise_BLD, examples)
+        if noise_BLD.grad is not None:
+            shared_BLD.backward(noise_BLD.grad)
 
     def draw_noise(self, examples: Examples) -> Tensor:
         """x0 ~ N(0, sigma^2), coupled to the data; prompts and tokens stay where they are."""
@@ -135,41 +142,39 @@ class DBTM:
         target = ~examples.prompt[rows]
         return losses.total(losses.boundary(logits, data.tokens, weights.endpoint_c, weights.endpoint_r) * target, target)
 
-    def ril_terms(self, state: State, noise_BLD: Tensor, examples: Examples) -> dict[str, Tensor]:
+    def ril_rounds(
+        self, k: int, state: State, noise_BLD: Tensor, examples: Examples
+    ) -> Iterator[dict[str, Tensor]]:
         """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
         ril, weights, target = self.config.ril, self.config.loss, ~examples.prompt
-        sums = {"ril": torch.zeros((), device=target.device), "ril_quality": torch.zeros((), device=target.device)}
-        for k in ril.depths:
-            committed, held_p, x0_BLV, x0_BLD = examples.prompt, None, state.noise, noise_BLD
-            for r in range(1, k + 1):
-                if ril.fresh_noise and r > 1:
-                    x0_BLV = self.fresh_noise(examples, k, r)
-                    x0_BLD = self.model.embed_noise(x0_BLV)
-                now = State(state.tokens, state.alpha, x0_BLV).at_noise(committed if ril.commit else examples.prompt)
-                if held_p is None:
-                    h, _ = self.model.embed(now, x0_BLD)
-                else:  # non-committed: confident positions hold their distribution, a dense state
-                    h, _ = self.model.embed_dense(torch.where((committed & target)[..., None], held_p, now.dense()))
-                trunk, _ = self.model.hidden(h)
-                logits, _ = self.model.head(trunk)
-                with torch.no_grad():
-                    p = logits.softmax(-1)
-                    score = p.gather(-1, state.tokens[..., None]).squeeze(-1)
-                    after = commit(score, committed, r, k, ril.kappa)
-                    held_p = None if ril.commit else p
-                counted = target & ~(committed if ril.count_committed_now else after) if ril.commit else target
-                kind = losses.ril_c if ril.commit else losses.ril_nc
-                per_token = kind(logits, state.tokens, counted, weights.endpoint_c, weights.endpoint_r)
-                sums["ril"] = sums["ril"] + losses.total(per_token, target)
-                if self.model.quality is not None and ril.quality:
-                    proposed = logits.detach().argmax(-1)
-                    q = self.model.quality_logits(trunk, proposed)
-                    per_token = losses.ril_quality(q, proposed, state.tokens, counted, weights.positive_weight)
-                    sums["ril_quality"] = sums["ril_quality"] + losses.total(per_token, target)
-                committed = after
-        if self.model.quality is None or not ril.quality:
-            del sums["ril_quality"]
-        return sums
+        committed, held_p, x0_BLV, x0_BLD = examples.prompt, None, state.noise, noise_BLD
+        for r in range(1, k + 1):
+            if ril.fresh_noise and r > 1:
+                x0_BLV = self.fresh_noise(examples, k, r)
+                x0_BLD = self.model.embed_noise(x0_BLV)
+            now = State(state.tokens, state.alpha, x0_BLV).at_noise(committed if ril.commit else examples.prompt)
+            if held_p is None:
+                h, _ = self.model.embed(now, x0_BLD)
+            else:  # non-committed: confident positions hold their distribution, a dense state
+                h, _ = self.model.embed_dense(torch.where((committed & target)[..., None], held_p, now.dense()))
+            trunk, _ = self.model.hidden(h)
+            logits, _ = self.model.head(trunk)
+            with torch.no_grad():
+                p = logits.softmax(-1)
+                score = p.gather(-1, state.tokens[..., None]).squeeze(-1)
+                after = commit(score, committed, r, k, ril.kappa)
+                held_p = None if ril.commit else p
+            counted = target & ~(committed if ril.count_committed_now else after) if ril.commit else target
+            kind = losses.ril_c if ril.commit else losses.ril_nc
+            per_token = kind(logits, state.tokens, counted, weights.endpoint_c, weights.endpoint_r)
+            terms = {"ril": losses.total(per_token, target)}
+            if self.model.quality is not None and ril.quality:
+                proposed = logits.detach().argmax(-1)
+                q = self.model.quality_logits(trunk, proposed)
+                per_token = losses.ril_quality(q, proposed, state.tokens, counted, weights.positive_weight)
+                terms["ril_quality"] = losses.total(per_token, target)
+            yield terms
+            committed = after
 
     def fresh_noise(self, examples: Examples, k: int, r: int) -> Tensor:
         key = rng.fold(examples.key(ROUND), k, r)
@@ -179,20 +184,17 @@ class DBTM:
 
     # -- self-distillation -----------------------------------------------------------------------------------------
 
-    def distill_term(self, state: State, noise_BLD: Tensor, examples: Examples) -> Tensor:
+    def distill_rounds(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[dict[str, Tensor]]:
         """soft-ril: the student at every state of the teacher's own rollout, towards the teacher's last round.
 
         The target is a function of the noise alone, so it cannot average over different data (app:ril-training).
         """
-        distill, target = self.config.distill, ~examples.prompt
+        kind = losses.soft_ril_c if self.config.distill.commit else losses.soft_ril_nc
         states, target_p = self.teacher_rollout(state, examples.prompt)
-        per_token = torch.zeros(target.shape, device=target.device, dtype=target_p.dtype)
         for x, counted in states:
             h, _ = self.model.embed(x, noise_BLD) if isinstance(x, State) else self.model.embed_dense(x)
             logits, _ = self.model.logits(h)
-            kind = losses.soft_ril_c if distill.commit else losses.soft_ril_nc
-            per_token = per_token + kind(logits, target_p, counted)
-        return losses.total(per_token, target)
+            yield {"distill": losses.total(kind(logits, target_p, counted), ~examples.prompt)}
 
     @torch.no_grad()
     def teacher_rollout(self, state: State, prompt: Tensor) -> tuple[list[tuple[State | Tensor, Tensor]], Tensor]:

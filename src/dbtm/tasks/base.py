@@ -63,6 +63,7 @@ _BUILT_IN = {
     "categorical": "dbtm.tasks.toy",
     "markov": "dbtm.tasks.toy",
     "own": "dbtm.tasks.own",
+    "sudoku": "dbtm.tasks.sudoku.task",
 }
 
 

@@ -17,7 +17,7 @@ from dbtm import rng
 from dbtm.config import RunConfig
 from dbtm.errors import UsageError
 from dbtm.methods import build_method
-from dbtm.methods.base import Examples
+from dbtm.methods.base import Examples, backward
 from dbtm.train import checkpoint
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
@@ -85,7 +85,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
         if train.compile:
-            self.model.hidden = torch.compile(self.model.hidden)  # type: ignore[method-assign]
+            for block in self.model.trunk.blocks:  # one block at a time: compiled once, reused for every block and loop
+                block.compile()
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -134,10 +135,8 @@ class Trainer:
         for examples in micro_batches:
             # dropout is drawn from torch's generator: its seed is that of the micro-batch, wherever it runs
             torch.manual_seed(int(rng.fold(examples.seed, examples.step, int(examples.index[0])).item()) & (2**63 - 1))
-            terms = self.method.loss(examples)
-            (terms["loss"] / len(micro_batches)).backward()
-            for name, value in terms.items():
-                part = value.detach() / len(micro_batches)
+            for name, value in backward(self.method, examples, 1 / len(micro_batches)).items():
+                part = value / len(micro_batches)
                 sums[name] = sums[name] + part if name in sums else part
         self.world.average_gradients(self.model)
         clip = self.config.optim.clip or math.inf

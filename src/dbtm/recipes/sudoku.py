@@ -1,0 +1,91 @@
+"""Sudoku: the paper's recipe to the letter, ours, and a small one for a CPU."""
+
+from dataclasses import replace
+
+from dbtm.config import (
+    LossConfig,
+    ModelConfig,
+    OptimConfig,
+    PathConfig,
+    RilConfig,
+    RunConfig,
+    SampleConfig,
+    TrainConfig,
+)
+from dbtm.tasks.sudoku.task import Sudoku
+
+
+def sudoku_paper() -> RunConfig:
+    """tab:hyperparameters, column Sudoku, with refinement in the loop (tab:ril-setup)."""
+    task = Sudoku(augment=False)
+    return RunConfig(
+        recipe="sudoku-paper",
+        task=task,
+        model=ModelConfig(vocab=task.vocab, length=task.length, width=512, depth=8, heads=8),
+        path=PathConfig(t_anchor=0.69),
+        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9),
+        optim=OptimConfig(lr=3e-4, warmup=30_000, clip=1.0, ema=0.9999),
+        train=TrainConfig(steps=200_000, batch=256, precision="bf16", compile=True, evaluate_every=2_000),
+        sample=SampleConfig(nfe=4, kappa=0.999, scorer="quality"),
+    )
+
+
+def sudoku() -> RunConfig:
+    """Ours: looped depth, Muon, grid positions, symmetries, all difficulties at once, at most 8M parameters."""
+    task = Sudoku(clues=((22, 26), (27, 31), (30, 30), (32, 40)), pool=100_000)
+    axis = task.layout.digits + 1
+    return RunConfig(
+        recipe="sudoku",
+        task=task,
+        model=ModelConfig(
+            vocab=task.vocab,
+            length=task.length,
+            width=256,
+            depth=8,
+            heads=8,
+            cond_dim=1,  # of a constant: plain learned shifts, scales and gates
+            dropout=0.0,
+            softcap=0.0,
+            loops=2,
+            position_axes=(axis, axis, axis, 4),
+            gate_init=0.5,
+            embed_std=0.3,
+            quality_width=128,
+        ),
+        path=PathConfig(t_anchor=0.69, coupling="independent"),
+        loss=LossConfig(boundary_fraction=0.125),
+        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9),
+        optim=OptimConfig(
+            name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=300, ema=0.999
+        ),
+        train=TrainConfig(
+            steps=8_000, batch=256, precision="bf16", compile=True, checkpoint_every=1_000, evaluate_every=1_000
+        ),
+        sample=SampleConfig(nfe=4, kappa=0.9, scorer="quality"),
+    )
+
+
+def sudoku_mini() -> RunConfig:
+    """4 x 4 grids: two CPU cores learn to solve held-out puzzles in minutes. The quick way to try training."""
+    big = sudoku()
+    task = Sudoku(box=2, clues=((4, 8),), pool=20_000, evaluate_clues=5)
+    axis = task.layout.digits + 1
+    return replace(
+        big,
+        recipe="sudoku-mini",
+        task=task,
+        model=replace(
+            big.model,
+            vocab=task.vocab,
+            length=task.length,
+            width=64,
+            depth=4,
+            heads=4,
+            position_axes=(axis, axis, axis, 4),
+            quality_width=32,
+            quality_depth=2,
+        ),
+        ril=RilConfig(weight=1.0, depths=(3,), kappa=0.9),
+        optim=replace(big.optim, warmup=100),
+        train=TrainConfig(steps=1_200, batch=128, log_every=25, checkpoint_every=200, evaluate_every=200),
+    )
