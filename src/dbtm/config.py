@@ -83,7 +83,8 @@ class LossConfig:
     r: float = 0.5
     endpoint_c: float = 1.0
     endpoint_r: float = 0.5
-    boundary_fraction: float = 1.0  # share of the batch's rows that pay for the boundary pass
+    interpolant_fraction: float = 1.0  # share of the batch's rows in the pass at I_t
+    boundary_fraction: float = 1.0  # share of the batch's rows in the pass at x1
     positive_weight: float = 1.0  # of right tokens in the quality head's cross-entropy
     semigroup_depths: tuple[int, ...] = (4,)  # K of loss:semigroup
     semigroup_start: int = 0  # first step with the semigroup loss
@@ -92,8 +93,9 @@ class LossConfig:
         for name in ("transport", "boundary", "anchor", "semigroup", "quality"):
             if getattr(self, name) < 0:
                 raise UsageError(f"loss.{name} must not be negative")
-        positive(self, "c", "endpoint_c", "positive_weight", "boundary_fraction")
+        positive(self, "c", "endpoint_c", "positive_weight", "boundary_fraction", "interpolant_fraction")
         in_range(self, "boundary_fraction", 0, 1)
+        in_range(self, "interpolant_fraction", 0, 1)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class RilConfig:
     commit: bool = True  # ril-c; False holds the soft state instead (ril-nc)
     count_committed_now: bool = True  # sum over l not in C_{r-1} (True) or not in C_r (False)
     fresh_noise: bool = False  # renoise with new noise instead of x0 again
+    later_fraction: float = 1.0  # share of the batch's rows that go on after the first round
     start: int = 0
 
     def __post_init__(self):
@@ -114,6 +117,8 @@ class RilConfig:
             raise UsageError("ril.weight must not be negative")
         if not self.depths or min(self.depths) < 1:
             raise UsageError("ril.depths needs at least one rollout depth, each at least 1")
+        positive(self, "later_fraction")
+        in_range(self, "later_fraction", 0, 1)
 
 
 @dataclass(frozen=True)
@@ -225,9 +230,7 @@ class RunConfig:
         if self.sample.scorer == "quality" and not self.model.quality:
             raise UsageError("sample.scorer=quality needs the quality head: set model.quality=true")
         if self.optim.warmup > self.train.steps:
-            raise UsageError(
-                f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}"
-            )
+            raise UsageError(f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}")
         if self.distill.weight and self.distill.start >= self.train.steps:
             raise UsageError(
                 f"distill.start={self.distill.start} is past the end of the run, train.steps={self.train.steps}"

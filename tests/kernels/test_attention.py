@@ -33,7 +33,9 @@ def test_value_tangent_gradient(softcap, L, scale):
     got, dgot = attention(*inputs, (dq, dk, dv), softcap)
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(dgot, dwant, rtol=1e-9, atol=1e-9 * max(1, scale))
-    torch.testing.assert_close(reference.attention_tangent(q, k, v, dq, dk, dv, softcap)[0], want, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        reference.attention_tangent(q, k, v, dq, dk, dv, softcap)[0], want, rtol=1e-9, atol=1e-12
+    )
     weight = torch.randn_like(got)
     got_grads = torch.autograd.grad((got * weight).sum(), inputs)
     want_grads = torch.autograd.grad((plain(*inputs, softcap) * weight).sum(), inputs)

@@ -47,6 +47,4 @@ def test_prompt_positions_do_not_count():
     changed = noise.clone()
     target[:] = target[:1]
     changed[:, ~target[0]] = 100 * torch.randn_like(changed[:, ~target[0]])
-    assert torch.equal(
-        assignment(ot_cost(noise, tokens, target)), assignment(ot_cost(changed, tokens, target))
-    )
+    assert torch.equal(assignment(ot_cost(noise, tokens, target)), assignment(ot_cost(changed, tokens, target)))

@@ -1,4 +1,4 @@
-"""Attractors of b_t at fixed t: the solver against brute force, the paper's statements about them, and where they fail."""
+"""Attractors of b_t at fixed t: the solver against brute force, what the paper says of them, and where that fails."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def simulated_birth(p: np.ndarray, j: int, low: float = 1.0, high: float = 40.0)
 @given(y=st.floats(1.0, 5000.0))
 def test_branches_solve_their_equation(y: float) -> None:
     for xi in (lower_branch(np.array(y)), upper_branch(np.array(y))):
-        if xi > 0:  # the lower root underflows to zero beyond y = 745
+        if xi > 1e-300:  # beyond y = 690 the lower root nears the smallest floats, where digits are lost
             assert xi - np.log(xi) == pytest.approx(y, rel=1e-9)
     assert lower_branch(np.array(y)) <= 1.0 <= upper_branch(np.array(y))
 
@@ -111,16 +111,22 @@ def test_births_match_simulation(V: int) -> None:
 def test_formula_by_regime() -> None:
     """prop:attractor formation times, with m counting the largest probability as the proof does.
 
-    Well separated targets agree to .01 in t. The count as stated (the largest left out) is worse, and for a vertex nearly
-    as likely as the dominant one it puts the birth before t = 1/2, against prop:other attractors form late.
+    Well separated targets agree to .01 in t. The count as stated (the largest left out) is worse, and for a vertex
+    nearly as likely as the dominant one it puts the birth before t = 1/2, against prop:other attractors form late.
     """
     separated = np.array([0.9, 0.06, 0.03, 0.01])
     for j in (1, 2, 3):
         exact = float(birth_times(separated, j)[0])
         assert comparable(separated, j) == 1
-        assert float(time_at(formula_beta(separated, j, 1))) == pytest.approx(exact, abs=0.01)
-        assert abs(float(time_at(formula_beta(separated, j, 0))) - exact) > 0.015
-    assert float(time_at(formula_beta(P4, 1, 0))) < 0.45
+        proved, stated = (abs(float(time_at(formula_beta(separated, j, m))) - exact) for m in (1, 0))
+        assert proved < 0.01
+        assert stated > 2 * proved
+    rivals = np.array([0.51, 0.49])
+    stated, proved, exact = (
+        float(time_at(b)) for b in (*(formula_beta(rivals, 1, m) for m in (0, 1)), birth(rivals, 1).beta)
+    )
+    assert stated < 0.5 < exact < proved
+    assert exact == pytest.approx(0.5156, abs=1e-4)
     # Flat targets in high dimension: no single count fits, and the error grows to a few hundredths.
     flat = np.random.default_rng(0).dirichlet(np.ones(1000))
     j = int(np.argsort(-flat)[1])
@@ -211,9 +217,9 @@ def test_frozen_flow_settles_in_the_attractors() -> None:
 def test_dominant_attractor_grows_out_of_the_prior_for_peaked_targets() -> None:
     """prop:largest attractor where it holds: one attractor from p at t = 0 to the dominant vertex, no jump."""
     assert death(P4) is None
-    path = [attractors(beta, P4)[0].x for beta in np.linspace(0.01, 12.0, 400)]
+    path = [attractors(beta, P4)[0].x for beta in np.linspace(0.01, 5.0, 150)]
     assert np.abs(path[0] - P4).max() < 0.01
-    assert path[-1][0] > 0.999
+    assert path[-1][0] > 0.98
     assert np.abs(np.diff(path, axis=0)).max() < 0.05
 
 
@@ -236,8 +242,8 @@ def test_dominant_attractor_of_a_flat_target_is_born_late() -> None:
     assert iterate(born.beta - 0.01, p, np.eye(10)[0])[0] < 0.2
 
 
-def test_zipf_vocabulary_is_such_a_counterexample() -> None:
-    p = 1.0 / np.arange(1, 50_258)
+def test_zipf_over_ten_thousand_words_is_such_a_counterexample() -> None:
+    p = 1.0 / np.arange(1, 10_001)
     p /= p.sum()
     end = death(p)
     assert end is not None

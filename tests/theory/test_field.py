@@ -1,5 +1,7 @@
 """The autonomous field: each statement of the paper about it, as a number."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -45,17 +47,25 @@ def test_field_is_the_conditional_mean_of_the_interpolant_velocity(sigma: float,
     assert np.all(np.abs(sample.mean(axis=0) - autonomous_field(x, p, sigma, a)) < 4 * error + 2 * radius**2)
 
 
+def over_time(f: Callable[[float], float]) -> float:
+    """int_0^1 f(t) dt."""
+    return quad(f, 0, 1, limit=400, epsabs=1e-13)[0]
+
+
 @pytest.mark.parametrize(("sigma", "a"), SETTINGS)
-def test_field_is_the_weighted_time_average(sigma: float, a: float) -> None:
+@pytest.mark.parametrize("seed", [1, 2])
+def test_field_is_the_weighted_time_average(seed: int, sigma: float, a: float) -> None:
     """prop:time-average: b = int mu_t b_t dt / int mu_t dt, and nu is the denominator."""
-    for x in sigma * np.random.default_rng(1).standard_normal((3, 3)):
-        weight = quad(lambda t: np.exp(log_marginal(t, x, P3, sigma, a)), 0, 1, limit=400, epsabs=1e-13)[0]
-        mean = [
-            quad(lambda t: np.exp(log_marginal(t, x, P3, sigma, a)) * time_dependent_field(t, x, P3, sigma, a)[k], 0, 1, limit=400, epsabs=1e-13)[0]
-            for k in range(3)
-        ]  # fmt: skip
-        np.testing.assert_allclose(autonomous_field(x, P3, sigma, a), np.array(mean) / weight, rtol=1e-8, atol=1e-9)
-        assert log_occupation(x, P3, sigma, a) == pytest.approx(np.log(weight), abs=1e-9)
+    x = sigma * np.random.default_rng(seed).standard_normal(3)
+
+    def mu(t: float) -> float:
+        return np.exp(log_marginal(t, x, P3, sigma, a))
+
+    weight = over_time(mu)
+    for k, component in enumerate(autonomous_field(x, P3, sigma, a)):
+        current = over_time(lambda t, k=k: mu(t) * time_dependent_field(t, x, P3, sigma, a)[k])
+        assert component == pytest.approx(current / weight, rel=1e-8, abs=1e-9)
+    assert log_occupation(x, P3, sigma, a) == pytest.approx(np.log(weight), abs=1e-9)
 
 
 @pytest.mark.parametrize(("V", "a"), [(50, 1.0), (5000, 1.0), (5000, 2.0)])
@@ -115,8 +125,8 @@ def test_endpoint_form(sigma: float, a: float) -> None:
     form = endpoint_form(x, P3, sigma, a)
     assert form.eta.min() > 0
     assert form.eta.sum() == pytest.approx(1.0, abs=1e-14)
-    weight = quad(lambda t: np.exp(log_marginal(t, x, P3, sigma, a)), 0, 1, limit=400, epsabs=1e-13)[0]
-    rate = quad(lambda t: a / (1 - t) * np.exp(log_marginal(t, x, P3, sigma, a)), 0, 1, limit=400, epsabs=1e-13)[0]
+    weight = over_time(lambda t: np.exp(log_marginal(t, x, P3, sigma, a)))
+    rate = over_time(lambda t: a / (1 - t) * np.exp(log_marginal(t, x, P3, sigma, a)))
     assert np.exp(form.log_Z) == pytest.approx(rate / weight, rel=1e-8)
     np.testing.assert_allclose(autonomous_field(x, P3, sigma, a), rate / weight * (form.eta - x), rtol=1e-7, atol=1e-12)
 
@@ -149,6 +159,14 @@ def test_linear_schedule_arrives_at_speed_kappa(V: int, sigma: float) -> None:
     errors = [np.abs(autonomous_field_at_offset(r * omega, 1, p, sigma) - limit).max() for r in (1e-2, 1e-4, 1e-100)]
     assert errors[1] < max(2e-2 * errors[0], 1e-9 * V)
     assert errors[2] < 1e-9 * V
+
+
+def test_plain_coordinates_keep_the_direction_next_to_a_vertex() -> None:
+    """x = e_j + r omega given as x itself: its distances to the vertices must not cancel (r is 1e-7 of the norm)."""
+    omega, j = unit_vectors(np.random.default_rng(10), 20, 4), 2
+    p = np.array([0.1, 0.2, 0.3, 0.4])
+    b = autonomous_field(np.eye(4)[j] + 1e-7 * omega, p)
+    np.testing.assert_allclose(b, -arrival_speed(omega, j)[:, None] * omega, atol=1e-6)
 
 
 def test_kappa_is_the_ratio_of_its_two_integrals() -> None:

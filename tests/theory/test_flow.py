@@ -86,6 +86,17 @@ def test_vertices_are_fixed_and_the_map_is_idempotent() -> None:
     assert np.array_equal(transport_map(np.eye(3)[vertex], P3), vertex)
 
 
+@pytest.mark.parametrize("a", [1.0, 2.0])
+def test_flow_stays_at_the_vertex_that_it_reaches(a: float) -> None:
+    """thm:convergence-simplex (i) in the flow's own time: X_s = T(x_0) from tau on, and not before."""
+    x0 = starts(20, seed=19)
+    journey = travel(x0, P3, 1.0, a)
+    assert journey.hitting_time.max() < 4.0
+    assert np.array_equal(flow(x0, 4.0, P3, 1.0, a), np.eye(3)[journey.vertex])
+    early = flow(x0, 0.9 * journey.hitting_time.min(), P3, 1.0, a)
+    assert np.linalg.norm(early - np.eye(3)[journey.vertex], axis=-1).min() > 1e-4
+
+
 @pytest.mark.parametrize(("sigma", "a"), [(1.0, 1.0), (0.5, 1.0), (1.0, 2.0), (1.0, 3.0)])
 def test_mean_hitting_time_is_one(sigma: float, a: float) -> None:
     """thm:convergence-simplex (iii), sharper: nu has mass one and is the time the flow spends, so E[tau] = 1.
@@ -118,6 +129,25 @@ def test_hitting_time_is_within_the_bound() -> None:
     assert np.all(np.isfinite(entry))
     assert np.all(tau <= entry + 2 * r_1 / kappa_min)
     assert np.all(tau > entry)
+
+
+@pytest.mark.parametrize("a", [1.0, 3.0])
+def test_last_stretch_follows_the_arrival_law(a: float) -> None:
+    """Stopping a thousand times further out gives the same hitting time: the law of lemma:approach-vertex fills in."""
+    x0 = starts(100, seed=18)
+    far, near = (travel(x0, P3, 1.0, a, radius=radius) for radius in (1e-2, 1e-5))
+    np.testing.assert_allclose(far.hitting_time, near.hitting_time, atol=3e-3)
+    np.testing.assert_allclose(far.path, near.path, atol=1e-3)
+
+
+def test_an_unlikely_vertex_holds_only_a_small_ball() -> None:
+    """Being near a vertex is not yet being captured: with p_3 = 1e-6 the flow leaves e_3 from a distance of .2."""
+    p = np.array([0.6, 0.4 - 1e-6, 1e-6])
+    towards = np.array([1.0, 1.0, -2.0]) / np.sqrt(6)
+    vertex = transport_map(np.eye(3)[2] + np.array([[0.2], [1e-3]]) * towards, p)
+    assert vertex.tolist() == [0, 2]
+    later = solve_ivp(lambda _, y: autonomous_field(y, p), (0, 0.3), np.eye(3)[2] + 0.2 * towards, rtol=1e-8).y[:, -1]
+    assert np.linalg.norm(later - np.eye(3)[2]) > 0.4
 
 
 def test_eulerian_equation() -> None:
@@ -183,7 +213,7 @@ def test_autonomous_paths_are_straighter_on_average(sigma: float) -> None:
 
 
 def test_straightness_is_not_a_law_for_every_start_nor_for_large_vocabularies() -> None:
-    """Where the claim stops: about two starts in five are less straight at V = 3, and at V = 100 the means are equal."""
+    """Where it stops: about two starts in five are less straight at V = 3, and at V = 100 the means are equal."""
     x0 = starts(1000, seed=16)
     worse = np.mean(travel(x0, P3, tol=1e-5).ratio > travel_time_dependent(x0, P3, tol=1e-5).ratio)
     assert 0.3 < worse < 0.5

@@ -71,7 +71,7 @@ def test_curve_sharpens_to_a_step_at_theta_one() -> None:
 def test_width_shrinks_like_the_square_root_of_log_v_not_log_v() -> None:
     """The proof drops the target's own noise h_k and finds a width of order 1 / log V. It is not negligible.
 
-    rho has to grow by the spread of z_k, a standard normal, so the 10-90 % width in theta tends to 2.563 / sqrt(2 log V).
+    rho has to grow by the spread of z_k, a standard normal: the 10-90 % width in theta tends to 2.563 / sqrt(2 log V).
     """
     sizes = np.array([1e4, 1e8, 1e12])
     widths = np.array([transition_width(int(V)) for V in sizes])

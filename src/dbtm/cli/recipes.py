@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 
-def recipes(name: Annotated[str | None, typer.Argument(help="Print this recipe's whole configuration.")] = None) -> None:
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Print this recipe's whole configuration.")] = None,
+) -> None:
     """List the recipes, or print one as JSON."""
     from dbtm.recipes import RECIPES, recipe
 

@@ -82,7 +82,8 @@ def _write_json(path: Path, result) -> None:
     import json
 
     rounds = [
-        {"tokens": r.tokens.tolist(), "committed": r.committed.tolist(), "score": r.score.tolist()} for r in result.rounds
+        {"tokens": r.tokens.tolist(), "committed": r.committed.tolist(), "score": r.score.tolist()}
+        for r in result.rounds
     ]
     document = {"tokens": result.tokens.tolist(), "nfe": result.nfe.tolist(), "rounds": rounds}
     temporary = path.with_name(path.name + ".part")

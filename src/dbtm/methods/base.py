@@ -1,7 +1,7 @@
 """What the trainer knows of a method."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -21,6 +21,11 @@ class Examples:
     index: Tensor
     step: int
     seed: int
+
+    def first(self, fraction: float) -> "Examples":
+        """The first rows of the micro-batch, at least one."""
+        rows = slice(0, max(1, round(fraction * len(self.tokens))))
+        return replace(self, tokens=self.tokens[rows], prompt=self.prompt[rows], index=self.index[rows])
 
     def key(self, stream: int) -> Tensor:
         """key_B of one stream of random numbers: a function of (seed, step, sample, stream), not of the batch."""

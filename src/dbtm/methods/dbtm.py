@@ -60,7 +60,9 @@ class DBTM:
         shared_BLD = self.model.embed_noise(noise_BLV)
         noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
         state, t_BL = self.draw_state(examples, noise_BLV)
-        yield self.interpolant_terms(state, noise_BLD, t_BL, examples)
+        some = examples.first(config.loss.interpolant_fraction)
+        rows = slice(0, len(some.tokens))
+        yield self.interpolant_terms(state.rows(rows), noise_BLD[rows], t_BL[rows], some)
         if config.loss.boundary:
             yield {"boundary": self.boundary_term(state, noise_BLD, examples)}
         if config.ril.weight and examples.step >= config.ril.start:
@@ -93,9 +95,7 @@ class DBTM:
 
     # -- terms -----------------------------------------------------------------------------------------------------
 
-    def interpolant_terms(
-        self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples
-    ) -> dict[str, Tensor]:
+    def interpolant_terms(self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples) -> dict[str, Tensor]:
         """Transport, anchor, semigroup and quality: everything that reads the map at I_t."""
         weights, target, free = self.config.loss, ~examples.prompt, ~state.clean
         if not weights.transport:
@@ -136,19 +136,23 @@ class DBTM:
     def boundary_term(self, state: State, noise_BLD: Tensor, examples: Examples) -> Tensor:
         """CE(T(x1), x1), on the first rows of the batch where only a fraction of them is to pay for it."""
         weights = self.config.loss
-        rows = slice(0, max(1, round(weights.boundary_fraction * len(state.tokens))))
-        data = state.rows(rows).at_noise(torch.ones_like(state.clean[rows]))
-        logits, _ = self.model.logits(*self.model.embed(data, noise_BLD[rows]))
-        target = ~examples.prompt[rows]
-        return losses.total(losses.boundary(logits, data.tokens, weights.endpoint_c, weights.endpoint_r) * target, target)
+        target = ~examples.first(weights.boundary_fraction).prompt
+        data = state.rows(slice(0, len(target))).at_noise(torch.ones_like(target))
+        logits, _ = self.model.logits(*self.model.embed(data, noise_BLD[: len(target)]))
+        return losses.total(
+            losses.boundary(logits, data.tokens, weights.endpoint_c, weights.endpoint_r) * target, target
+        )
 
-    def ril_rounds(
-        self, k: int, state: State, noise_BLD: Tensor, examples: Examples
-    ) -> Iterator[dict[str, Tensor]]:
+    def ril_rounds(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[dict[str, Tensor]]:
         """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
         ril, weights, target = self.config.ril, self.config.loss, ~examples.prompt
         committed, held_p, x0_BLV, x0_BLD = examples.prompt, None, state.noise, noise_BLD
         for r in range(1, k + 1):
+            if r == 2 and ril.later_fraction < 1:
+                examples = examples.first(ril.later_fraction)
+                rows = slice(0, len(examples.tokens))
+                state, target, committed = state.rows(rows), target[rows], committed[rows]
+                x0_BLV, x0_BLD, held_p = x0_BLV[rows], x0_BLD[rows], None if held_p is None else held_p[rows]
             if ril.fresh_noise and r > 1:
                 x0_BLV = self.fresh_noise(examples, k, r)
                 x0_BLD = self.model.embed_noise(x0_BLV)

@@ -1,13 +1,16 @@
 """T_theta = softmax(f_theta): embedding of a simplex state, trunk, head, and the quality head beside it."""
 
+from collections.abc import Iterator
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dbtm.config import ModelConfig
 from dbtm.nn.dit import DiT, Head
 from dbtm.nn.layers import Dual, rms_norm, rotary_angles
 from dbtm.nn.quality import QualityHead
-from dbtm.simplex.interpolant import State
+from dbtm.simplex.interpolant import State, one_hot
 
 
 class TransportMap(nn.Module):
@@ -66,10 +69,18 @@ class TransportMap(nn.Module):
         """x0 W: the only way noise enters the map."""
         return noise_BLV.to(self.dtype) @ self.embedding.to(self.dtype)
 
+    def embed_tokens(self, tokens_BL: Tensor) -> Tensor:
+        """Rows of W. A small vocabulary goes through a product with one-hots: the backward of a gather would add
+        thousands of rows into a handful, one after the other.
+        """
+        if self.config.vocab <= 64:
+            return one_hot(tokens_BL, self.config.vocab, self.dtype) @ self.embedding.to(self.dtype)
+        return F.embedding(tokens_BL, self.embedding).to(self.dtype)
+
     def embed(self, state: State, noise_BLD: Tensor | None = None) -> Dual:
         """x W of a state in parts, and dx W where the state has a rate."""
         noise_BLD = self.embed_noise(state.noise) if noise_BLD is None else noise_BLD
-        token_BLD = self.embedding[state.tokens].to(noise_BLD.dtype)
+        token_BLD = self.embed_tokens(state.tokens).to(noise_BLD.dtype)
         h = torch.lerp(token_BLD, noise_BLD, state.alpha[..., None].to(noise_BLD.dtype))
         if state.rate is None:
             return h, None
@@ -111,8 +122,10 @@ class TransportMap(nn.Module):
         if self.quality is None:
             raise ValueError("this map has no quality head: set model.quality=true")
         rotary = self.rotary(trunk_BLD.shape[1], self.quality.heads, self.config.quality_width)
-        return self.quality(trunk_BLD, self.embedding[tokens_BL], rotary)
+        return self.quality(trunk_BLD, self.embedding[tokens_BL].detach(), rotary)
 
-    def map_parameters(self) -> dict[str, nn.Parameter]:
-        """The parameters theta of the map, without the quality head's phi."""
-        return {n: p for n, p in self.named_parameters() if not n.startswith("quality.")}
+    def repeated(self) -> Iterator[nn.Module]:
+        """The modules that are worth compiling: the blocks, and the quality head's layers."""
+        yield from self.trunk.blocks
+        if self.quality is not None:
+            yield from self.quality.layers

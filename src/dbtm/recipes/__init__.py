@@ -21,7 +21,9 @@ class Entry:
 
 RECIPES = {
     "simplex": Entry("toy", "simplex", "one position on the 2-simplex, p = (.5, .3, .2): under a minute on a CPU"),
-    "markov": Entry("toy", "markov", "a Markov chain with known joint distribution, V = 8, L = 8: two minutes on a CPU"),
+    "markov": Entry(
+        "toy", "markov", "a Markov chain with known joint distribution, V = 8, L = 8: two minutes on a CPU"
+    ),
     "sudoku-mini": Entry("sudoku", "sudoku_mini", "4 x 4 Sudoku: minutes on two CPU cores"),
     "sudoku": Entry("sudoku", "sudoku", "9 x 9 Sudoku, ours: looped depth, Muon, symmetries; one GPU, half an hour"),
     "sudoku-paper": Entry("sudoku", "sudoku_paper", "9 x 9 Sudoku, the paper's table to the letter"),

@@ -21,9 +21,7 @@ def own() -> RunConfig:
             input_norm=True,
         ),
         loss=LossConfig(boundary_fraction=0.125),
-        optim=OptimConfig(
-            name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=200, ema=0.999
-        ),
+        optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=200, ema=0.999),
         train=TrainConfig(steps=10_000, batch=128, log_every=50, checkpoint_every=500),
         sample=SampleConfig(nfe=8, kappa=0.9),
     )

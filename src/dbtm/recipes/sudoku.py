@@ -53,11 +53,9 @@ def sudoku() -> RunConfig:
             quality_width=128,
         ),
         path=PathConfig(t_anchor=0.69, coupling="independent"),
-        loss=LossConfig(boundary_fraction=0.125),
-        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9),
-        optim=OptimConfig(
-            name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=300, ema=0.999
-        ),
+        loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
+        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, later_fraction=0.5),
+        optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=300, ema=0.999),
         train=TrainConfig(
             steps=8_000, batch=256, precision="bf16", compile=True, checkpoint_every=1_000, evaluate_every=1_000
         ),

@@ -49,9 +49,7 @@ def markov() -> RunConfig:
             quality=False,
         ),
         loss=LossConfig(quality=0.0, boundary_fraction=0.125),
-        optim=OptimConfig(
-            name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=200, ema=0.999
-        ),
+        optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=200, ema=0.999),
         train=TrainConfig(steps=1400, batch=256, log_every=100, checkpoint_every=1400),
         sample=SampleConfig(nfe=4, kappa=0.9),
     )

@@ -78,7 +78,9 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
         nfe_B[active] = r
         if trace:
             shown = committed_BL if options.commit else (full.clean | held if held is not None else full.clean)
-            rounds.append(Round(tokens_BL.cpu().numpy().copy(), shown.cpu().numpy().copy(), score_BL.cpu().numpy().copy()))
+            rounds.append(
+                Round(tokens_BL.cpu().numpy().copy(), shown.cpu().numpy().copy(), score_BL.cpu().numpy().copy())
+            )
         if options.commit:
             active = active[~committed.all(-1)]
             if not len(active):

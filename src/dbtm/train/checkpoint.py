@@ -160,5 +160,7 @@ def find(path: str | Path) -> Path:
         raise UsageError(f"no such checkpoint: {folder}")
     newest = latest(folder) if folder.is_dir() else None
     if newest is None:
-        raise UsageError(f"{folder} holds no checkpoint: expected a folder with {MANIFEST}, or a run with step-* folders")
+        raise UsageError(
+            f"{folder} holds no checkpoint: expected a folder with {MANIFEST}, or a run with step-* folders"
+        )
     return newest

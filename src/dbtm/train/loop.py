@@ -85,8 +85,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
         if train.compile:
-            for block in self.model.trunk.blocks:  # one block at a time: compiled once, reused for every block and loop
-                block.compile()
+            for module in self.model.repeated():  # a block at a time: compiled once, reused for every block and loop
+                module.compile()
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -221,7 +221,9 @@ class Trainer:
             if getattr(saved, section) != getattr(self.config, section):
                 raise UsageError(f"{folder} was trained with another {section}: resume it with the settings it had")
         if saved.train.seed != self.config.train.seed or saved.train.batch != self.config.train.batch:
-            raise UsageError(f"{folder} was trained with another train.seed or train.batch: data and noise would differ")
+            raise UsageError(
+                f"{folder} was trained with another train.seed or train.batch: data and noise would differ"
+            )
         self.model.load_state_dict(checkpoint.read_tensors(folder, "model"))
         self.ema.model.load_state_dict(checkpoint.read_tensors(folder, "ema"))
         for name, module in self.method.frozen.items():
@@ -275,9 +277,7 @@ class _prefetch:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
-def fit(
-    config: RunConfig, out: str | Path, resume: bool = False, max_seconds: float | None = None
-) -> Path:
+def fit(config: RunConfig, out: str | Path, resume: bool = False, max_seconds: float | None = None) -> Path:
     """Train a run and return the folder of its last checkpoint."""
     trainer = Trainer(config, Path(out), resume)
     try:

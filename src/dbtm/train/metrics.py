@@ -24,7 +24,9 @@ def clock(seconds: float) -> str:
 class Metrics:
     """Writes records and shows progress."""
 
-    def __init__(self, folder: Path, steps: int, first_step: int, tensorboard: bool = False, stream: TextIO | None = None):
+    def __init__(
+        self, folder: Path, steps: int, first_step: int, tensorboard: bool = False, stream: TextIO | None = None
+    ):
         self.board = _board(folder) if tensorboard else None
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "metrics.jsonl"

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from dbtm.config import OptimConfig
+from dbtm.train.muon import Muon
 
 
 def build_optimizers(model: nn.Module, config: OptimConfig, fused: bool) -> list[torch.optim.Optimizer]:
@@ -23,14 +24,7 @@ def build_optimizers(model: nn.Module, config: OptimConfig, fused: bool) -> list
         )
     ]
     if matrices:
-        optimizers.append(
-            torch.optim.Muon(
-                list(matrices.values()),
-                lr=config.muon_lr,
-                momentum=config.muon_momentum,
-                weight_decay=config.weight_decay,
-            )
-        )
+        optimizers.append(Muon(matrices.values(), config.muon_lr, config.muon_momentum, config.weight_decay))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]

@@ -47,7 +47,6 @@ def test_what_a_spreadsheet_writes_is_read(tmp_path):
 
 
 wrong_solution = WIKIPEDIA[1][:-1] + "1"
-other_clue = "7" + WIKIPEDIA[1][1:]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ other_clue = "7" + WIKIPEDIA[1][1:]
             "line 3: the solution is wrong: row 9 column 9 is 1",
         ),
         (f"puzzle,solution\n{'0' * 81},{wrong_solution}", "line 2: the solution is wrong: row 9 has two 1s"),
-        (f"puzzle,solution\n{WIKIPEDIA[0]},{other_clue}", "row 1 column 1 is 7, but the clue there is 5"),
+        (f"puzzle,solution\n{WIKIPEDIA[0]},{HARD[1]}", "row 1 column 1 is 8, but the clue there is 5"),
         (f"puzzle,solution\n{WIKIPEDIA[0]},{WIKIPEDIA[0]}", "row 1 column 3 is empty"),
         (f"puzzle\n{WIKIPEDIA[0]}\n11{'0' * 79}\n", "line 3: the puzzle has no solution: row 1 has two 1s"),
         (f"puzzle\n{UNSOLVABLE}\n", "line 2: the puzzle has no solution: look for a mistyped clue"),

@@ -1,0 +1,83 @@
+"""`dbtm data`: make the data that the recipes train and are judged on."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+app = typer.Typer(help="Make data files.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Make data files."""  # with a callback, a lone command keeps its name
+
+
+@app.command()
+def sudoku(
+    out: Annotated[Path, typer.Option(help="CSV file to write: puzzle,solution as digits, 0 for empty.")],
+    clues: Annotated[str, typer.Option(help="Clues of every puzzle: a count, or a range such as 22-36.")] = "30",
+    n: Annotated[int, typer.Option("--n", help="Number of puzzles.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Puzzle i is a function of the seed and i alone.")] = 1,
+    box: Annotated[int, typer.Option(help="Box size: 3 for 9 x 9 grids, 2 for 4 x 4.")] = 3,
+    workers: Annotated[int, typer.Option(help="Threads; they do not change the result. 0: one a core.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+) -> None:
+    """Make Sudoku puzzles that have exactly one solution and exactly so many clues."""
+    fewest, most = _clue_range(clues)
+    if n < 1:
+        raise UsageError(f"--n {n} makes no puzzles: ask for at least 1")
+    if workers < 0:
+        raise UsageError(f"--workers {workers} makes no sense: give a number of threads, or 0 for one a core")
+    _check_out(out, force)
+
+    from dbtm.tasks.sudoku import csvfile
+    from dbtm.tasks.sudoku.generate import clue_range, generate
+
+    clue_range((fewest, most), box)
+    with _progress() as progress:
+        task = progress.add_task("compiling", total=n)
+
+        def show(made: int) -> None:
+            progress.update(task, description="generating", completed=made)
+
+        puzzles_BC, solutions_BC = generate((fewest, most), n, seed, 0, box, workers or os.cpu_count() or 1, show)
+    try:
+        csvfile.write(out, puzzles_BC, solutions_BC)
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}") from error
+    typer.echo(f"{n} puzzles with {clues} clues, seed {seed}: {out}")
+
+
+def _clue_range(text: str) -> tuple[int, int]:
+    """`30` as (30, 30) and `22-36` as (22, 36)."""
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip(), re.ASCII)
+    if match is None:
+        raise UsageError(f"--clues {text!r} is neither a count such as 30 nor a range such as 22-36")
+    return int(match[1]), int(match[2] or match[1])
+
+
+def _check_out(out: Path, force: bool) -> None:
+    """Refuse a file that cannot be written before any work is done for it."""
+    if out.is_dir():
+        raise UsageError(f"--out {out} is a folder: give the name of a file in it")
+    if out.exists() and not force:
+        raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
+
+
+def _progress() -> "Progress":
+    """A progress bar on stderr, so that stdout stays clean for what a command answers."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True))
