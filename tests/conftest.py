@@ -1,5 +1,7 @@
 """Shared by all tests: one thread a worker, so that two workers fill two cores and runs repeat bit for bit."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -19,9 +21,20 @@ def double():
 
 def tiny_config(**changes) -> ModelConfig:
     """A map small enough for float64 Jacobians."""
-    values = dict(vocab=7, length=9, width=16, depth=2, heads=2, cond_dim=8, embed_std=0.5, gate_init=0.3)
-    values |= dict(quality_width=8, quality_depth=1, quality_heads=2)
-    return ModelConfig(**(values | changes))
+    tiny = ModelConfig(
+        vocab=7,
+        length=9,
+        width=16,
+        depth=2,
+        heads=2,
+        cond_dim=8,
+        embed_std=0.5,
+        gate_init=0.3,
+        quality_width=8,
+        quality_depth=1,
+        quality_heads=2,
+    )
+    return replace(tiny, **changes)
 
 
 def random_map(seed: int = 0, **changes) -> TransportMap:

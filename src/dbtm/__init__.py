@@ -20,7 +20,7 @@ _PUBLIC = {
     "recipe": "dbtm.recipes",
     "register": "dbtm.tasks",
 }
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:

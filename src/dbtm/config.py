@@ -192,6 +192,7 @@ class SampleConfig:
 
     nfe: int = 4
     kappa: float = 0.9
+    kappa_by_nfe: tuple[tuple[int, float], ...] = ()  # tuned thresholds: (budget, kappa), smallest budget first
     scorer: Literal["confidence", "quality", "none"] = "confidence"
     commit: bool = True
     temperature: float = 0.0
@@ -203,6 +204,10 @@ class SampleConfig:
         positive(self, "nfe", "sigma")
         if self.temperature < 0 or self.repetition_penalty < 0:
             raise UsageError("sample.temperature and sample.repetition_penalty must not be negative")
+
+    def tuned_kappa(self, nfe: int) -> float:
+        """The threshold for a budget: that of the largest tuned budget within it, else `kappa`."""
+        return next((kappa for budget, kappa in reversed(self.kappa_by_nfe) if budget <= nfe), self.kappa)
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,7 @@ def to_dict(config: Any) -> dict[str, Any]:
         elif dataclasses.is_dataclass(value):
             out[name] = to_dict(value)
         elif isinstance(value, tuple):
-            out[name] = list(value)
+            out[name] = [list(v) if isinstance(v, tuple) else v for v in value]
     return out
 
 
@@ -323,7 +328,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
             raise UsageError(f"{where}={value!r} must be a list, such as [1,2]")
         if arguments[-1] is not Ellipsis and len(value) != len(arguments):
             raise UsageError(f"{where}={value!r} must have {len(arguments)} entries")
-        return tuple(_read(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(value))
+        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        return tuple(_read(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -349,7 +355,7 @@ def override(config: RunConfig, assignments: list[str]) -> RunConfig:
             raise UsageError(f"unknown section '{section}' in --set {assignment}{nearest(section, values)}")
         if not isinstance(values[section], dict) or not dot:
             raise UsageError(f"--set takes section.key=value, not '{assignment}'")
-        if key not in values[section] or key == "name" and section == "task":
+        if key not in values[section] or (key == "name" and section == "task"):
             raise UsageError(f"unknown key '{path}'{nearest(key, [k for k in values[section] if k != 'name'])}")
         values[section][key] = _word(text)
     task = _read(Task, values["task"], "task")

@@ -1,24 +1,48 @@
 """Loading a trained map: `dbtm.load(checkpoint)` gives a Sampler."""
 
+from importlib.resources import files
 from pathlib import Path
 
 import torch
 
 from dbtm import config as configuration
+from dbtm.errors import UsageError
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
 from dbtm.train import checkpoint
 from dbtm.train.loop import pick_device
 
+PACKAGED = Path(str(files("dbtm"))) / "models"
+
+
+def find(path: str | Path) -> Path:
+    """A checkpoint folder, the newest of a run, or a model of the package by its name ('sudoku')."""
+    if not Path(path).exists() and (PACKAGED / str(path)).is_dir():
+        return PACKAGED / str(path)
+    try:
+        return checkpoint.find(path)
+    except UsageError as error:
+        names = ", ".join(sorted(p.name for p in PACKAGED.iterdir() if p.is_dir()))
+        raise UsageError(f"{error} (models in the package: {names})") from None
+
 
 def load(path: str | Path, device: str = "auto") -> Sampler:
-    """The averaged weights of a checkpoint (or of a run's newest), checked against their sha256, as a sampler."""
-    folder = checkpoint.find(path)
+    """The averaged weights of a checkpoint, checked against their sha256, as a sampler."""
+    folder = find(path)
     checkpoint.verify(folder, {"config.json", "ema.safetensors"})
     config = configuration.loads((folder / "config.json").read_text())
+    weights = checkpoint.read_tensors(folder, "ema")
     target = pick_device(device)
-    model = TransportMap(config.model)
-    model.load_state_dict(checkpoint.read_tensors(folder, "ema"))
+    with torch.random.fork_rng():
+        model = TransportMap(config.model)
+    if weights["embedding"].dtype == torch.bfloat16 and _fast_bf16(target):
+        model.to(torch.bfloat16)  # kept as they are stored: nothing to convert in every layer
+    model.load_state_dict(weights)
     if target.type == "cuda":
         model.compute_dtype = torch.bfloat16
     return Sampler(model.to(target).eval().requires_grad_(False), config.sample, config.task)
+
+
+def _fast_bf16(device: torch.device) -> bool:
+    """Whether bfloat16 products are native here; elsewhere float32 is faster."""
+    return device.type == "cuda" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

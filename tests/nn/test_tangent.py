@@ -68,7 +68,7 @@ def test_attention(softcap, rotary):
 def test_modulation_and_residual():
     torch.manual_seed(2)
     shift, scale, gate = torch.randn(3, 16)
-    check(lambda x, dx=None: modulate(x, dx, shift, scale, x.dtype), torch.randn(2, 5, 16), torch.randn(2, 5, 16))
+    check(lambda x, dx=None: modulate((x, dx), shift, scale, x.dtype), torch.randn(2, 5, 16), torch.randn(2, 5, 16))
     check(lambda x, dx=None: add_gated(x, dx, gate, gelu(x, dx)), torch.randn(2, 5, 16), torch.randn(2, 5, 16))
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def scores(q: Tensor, k: Tensor, softcap: float) -> tuple[Tensor, Tensor | None]:
-    """Attention logits s = q k^T / sqrt(d), capped as s <- c tanh(s / c), and tanh(s / c) for the tangent; float32 up."""
+    """Attention logits s = q k^T / sqrt(d), capped as s <- c tanh(s / c), and that tanh for the tangent; float32 up."""
     s = (q @ k.mT).to(torch.promote_types(q.dtype, torch.float32)) * q.shape[-1] ** -0.5
     if softcap == 0:
         return s, None

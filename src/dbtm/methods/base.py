@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dbtm import rng
 from dbtm.losses import objective
+from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
 
 
@@ -35,8 +35,8 @@ class Examples:
 class Method(Protocol):
     """A way to train and sample: DBTM, and later its peers."""
 
-    model: nn.Module  # what is trained, averaged (EMA) and saved
-    frozen: dict[str, nn.Module]  # further modules whose weights belong to the state of the run (a teacher)
+    model: TransportMap  # what is trained, averaged (EMA) and saved
+    frozen: dict[str, TransportMap]  # further modules whose weights belong to the state of the run (a teacher)
 
     weights: dict[str, float]  # of the named terms in the objective
 
@@ -46,11 +46,11 @@ class Method(Protocol):
         """
         ...
 
-    def after_step(self, step: int, ema: nn.Module) -> None:
+    def after_step(self, step: int, ema: TransportMap) -> None:
         """Called once after every optimizer step, with the averaged model."""
         ...
 
-    def sampler(self, model: nn.Module, device: torch.device) -> Sampler:
+    def sampler(self, model: TransportMap) -> Sampler:
         """A sampler for these weights."""
         ...
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dbtm import losses, rng
 from dbtm.config import RunConfig
@@ -29,7 +29,7 @@ class DBTM:
         ids = config.task.position_ids()
         if ids is not None and config.model.position_axes:
             self.model.position_ids.copy_(torch.from_numpy(ids))
-        self.frozen: dict[str, nn.Module] = {}
+        self.frozen: dict[str, TransportMap] = {}
         if config.distill.weight:
             self.frozen["teacher"] = copy.deepcopy(self.model).requires_grad_(False).eval()
         path, loss, ril = config.path, config.loss, config.ril
@@ -204,7 +204,6 @@ class DBTM:
     def teacher_rollout(self, state: State, prompt: Tensor) -> tuple[list[tuple[State | Tensor, Tensor]], Tensor]:
         """The teacher's k rounds from x0: every round's input with the positions it counts, and the final target."""
         distill, teacher = self.config.distill, self.frozen["teacher"]
-        assert isinstance(teacher, TransportMap)
         noise_BLD = teacher.embed_noise(state.noise)
         tokens, committed, p = state.tokens, prompt, None
         states: list[tuple[State | Tensor, Tensor]] = []
@@ -230,12 +229,11 @@ class DBTM:
 
     # -- what else the trainer asks for ----------------------------------------------------------------------------
 
-    def after_step(self, step: int, ema: nn.Module) -> None:
+    def after_step(self, step: int, ema: TransportMap) -> None:
         """Refresh the frozen teacher from the EMA when self-distillation starts, then every `refresh` steps."""
         distill = self.config.distill
         if "teacher" in self.frozen and step >= distill.start and (step - distill.start) % distill.refresh == 0:
             self.frozen["teacher"].load_state_dict(ema.state_dict())
 
-    def sampler(self, model: nn.Module, device: torch.device) -> Sampler:
-        assert isinstance(model, TransportMap)
+    def sampler(self, model: TransportMap) -> Sampler:
         return Sampler(model, self.config.sample, self.config.task)

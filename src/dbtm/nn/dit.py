@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from dbtm.nn.layers import Attention, Dropout, Dual, FeedForward, LayerNorm, Linear
 
 
-def modulate(x: Tensor, dx: Tensor | None, shift: Tensor, scale: Tensor, dtype: torch.dtype) -> Dual:
+def modulate(normed: Dual, shift: Tensor, scale: Tensor, dtype: torch.dtype) -> Dual:
     """x (1 + scale) + shift and its tangent, handed on in the dtype of the matrix products."""
+    x, dx = normed
     y = (x * (1 + scale) + shift).to(dtype)
     if dx is None:
         return y, None
@@ -42,9 +43,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, dx: Tensor | None, constant: Tensor, rotary, dtype: torch.dtype) -> Dual:
         shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = self.modulation(constant).chunk(6)
-        h = modulate(*self.norm_1(x, dx), shift_1, scale_1, dtype)
+        h = modulate(self.norm_1(x, dx), shift_1, scale_1, dtype)
         x, dx = add_gated(x, dx, self.gate_init + gate_1, self.dropout(*self.attention(*h, rotary)))
-        h = modulate(*self.norm_2(x, dx), shift_2, scale_2, dtype)
+        h = modulate(self.norm_2(x, dx), shift_2, scale_2, dtype)
         return add_gated(x, dx, self.gate_init + gate_2, self.dropout(*self.feed_forward(*h)))
 
 

@@ -2,7 +2,7 @@
 
 Every layer maps (x, dx) to (y, dy): the value under autograd, and the tangent dy = J(x) dx under no_grad from detached
 intermediates and the same dropout mask; dx = None means no tangent is wanted. The transport target stands inside a
-stop-gradient (loss:transport), so a tangent is never differentiated and costs one more forward pass, not a backward one.
+stop-gradient (loss:transport), so a tangent is never differentiated: it costs a forward pass, not a backward one.
 Weights are kept in float32 and used in the dtype of the activations; norms are computed in float32.
 """
 

@@ -33,9 +33,7 @@ class QualityHead(nn.Module):
         self.project = Linear(trunk_width, width)
         self.layers = nn.ModuleList(QualityLayer(width, heads) for _ in range(depth))
         self.norm = LayerNorm(width)
-        self.out = nn.Linear(width, 1)
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
+        self.out = Linear(width, 1, bias=True, gain=0.0)
 
     def forward(self, trunk_BLD: Tensor, token_embedding_BLD: Tensor, rotary) -> Tensor:
         """Logits of q_phi, (B, L)."""
@@ -44,4 +42,4 @@ class QualityHead(nn.Module):
         x = self.project((trunk + token).to(dtype))[0].to(trunk.dtype)
         for layer in self.layers:
             x = layer(x, rotary, dtype)
-        return self.out(self.norm(x)[0]).squeeze(-1)
+        return self.out(self.norm(x)[0])[0].squeeze(-1)

@@ -20,6 +20,8 @@ class TransportMap(nn.Module):
     and passed along as `noise_BLD` where several states share their noise.
     """
 
+    position_ids: Tensor
+
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config

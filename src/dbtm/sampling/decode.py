@@ -20,8 +20,8 @@ def propose(
     """Proposed tokens x_hat and their probability <T, x_hat>, (B, L) each (sec:confidence-correct).
 
     Temperature 0 takes the argmax; otherwise one float64 uniform a position picks from softmax(f / temperature) by
-    inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition penalty divides T_j
-    by (1 + n_j)^penalty before decoding and scoring. The probability is that of T itself, at temperature 1.
+    inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition penalty divides
+    T_j by (1 + n_j)^penalty before decoding and scoring. The probability is that of T itself, at temperature 1.
     """
     log_z = logits_BLV.logsumexp(-1)
     if penalty and counts_BV is not None:

@@ -29,11 +29,13 @@ class Sampler:
         return self.model.embedding.device
 
     def with_options(self, **changes) -> SampleConfig:
+        """The model's own options with some changed; kappa, where not given, is the one tuned for the budget."""
         names = {f.name for f in fields(SampleConfig)}
         for name in changes:
             if name not in names:
                 raise UsageError(f"unknown sampling option '{name}'{nearest(name, names)}")
-        options = replace(self.options, **changes)
+        nfe = changes.get("nfe", self.options.nfe)
+        options = replace(self.options, **{"kappa": self.options.tuned_kappa(nfe), **changes})
         if options.scorer == "quality" and self.model.quality is None:
             raise UsageError("this model has no quality head: use the scorer 'confidence'")
         return options

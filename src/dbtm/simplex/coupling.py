@@ -16,7 +16,7 @@ def ot_cost(noise_BLV: Tensor, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
 
 
 def assignment(cost_BB: Tensor) -> Tensor:
-    """The exact optimal assignment: permutation pi with noise row pi[j] for data row j, minimising sum_j cost[pi[j], j].
+    """The exact optimal assignment: noise row pi[j] for data row j, minimising sum_j cost[pi[j], j].
 
     Only the noise rows move; prompts and tokens stay where they are.
     """

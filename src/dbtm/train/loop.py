@@ -81,12 +81,12 @@ class Trainer:
         train = self.config.train
         if train.precision == "bf16":
             for module in (self.model, self.ema.model, *self.method.frozen.values()):
-                module.compute_dtype = torch.bfloat16  # type: ignore[assignment]
+                module.compute_dtype = torch.bfloat16
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
         if train.compile:
-            for module in self.model.repeated():  # a block at a time: compiled once, reused for every block and loop
-                module.compile()
+            for layer in self.model.repeated():  # a block at a time: compiled once, reused for every block and loop
+                layer.compile()
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Trainer:
         """The task's quick measure on the averaged weights; it picks the best checkpoint."""
         if not metrics:
             return
-        values = self.config.task.evaluate(self.method.sampler(self.ema.model, self.device), self.config.train.seed)
+        values = self.config.task.evaluate(self.method.sampler(self.ema.model), self.config.train.seed)
         if not values:
             return
         metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})

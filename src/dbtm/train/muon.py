@@ -1,7 +1,7 @@
 """Muon for many small matrices: momentum, orthogonalised by Newton-Schulz, one batched product for each shape.
 
-The update is that of torch.optim.Muon (a test compares them); stacking equal shapes turns thousands of kernel launches a
-step into a few dozen, which is what a small model's step time is made of on a GPU.
+The update is that of torch.optim.Muon (a test compares them); stacking equal shapes turns thousands of kernel launches
+a step into a few dozen, and launches are what a small model's step time is made of on a GPU.
 """
 
 from collections import defaultdict

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -78,8 +78,8 @@ class Sudoku(Task):
         tokens = self.layout.encode(*chosen)
         return Batch(tokens, np.broadcast_to(self.layout.prompt_mask(), tokens.shape))
 
-    def given(self, puzzles_BC: np.ndarray) -> dict[str, np.ndarray]:
-        """What a sampler needs to solve these puzzles: tokens and the mask of what is given."""
+    def given(self, puzzles_BC: np.ndarray) -> dict[str, Any]:
+        """What `Sampler.sample` needs to solve these puzzles: tokens and the mask of what is given."""
         tokens = self.layout.encode(puzzles_BC)
         return {"tokens": tokens, "clean": np.broadcast_to(self.layout.prompt_mask(), tokens.shape)}
 
