@@ -1,0 +1,136 @@
+"""The command as a user meets it: exit codes, one clear line, nothing written on a mistake."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dbtm.cli import main
+
+
+def run(capsys, monkeypatch, *words: str) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of `dbtm WORDS`, in this process."""
+    monkeypatch.setattr(sys, "argv", ["dbtm", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+@pytest.fixture
+def dbtm(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: run(capsys, monkeypatch, *words)
+
+
+def test_help_is_quick_and_torch_stays_out():
+    """Counted in modules, not seconds: neither `import dbtm` nor `dbtm --help` may load anything heavy."""
+    code = (
+        "import sys; sys.argv = ['dbtm', '--help']\n"
+        "import dbtm\nassert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
+        "from dbtm.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'matplotlib', 'numba'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_public_names_all_exist():
+    import dbtm
+
+    for name in dbtm.__all__:
+        assert getattr(dbtm, name) is not None
+    with pytest.raises(AttributeError):
+        _ = dbtm.nothing
+
+
+def test_recipes_and_doctor(dbtm):
+    code, out, _ = dbtm("recipes")
+    assert code == 0
+    assert {"simplex", "markov", "own"} <= set(re.findall(r"^(\S+)", out, re.M))
+    code, out, _ = dbtm("recipes", "markov")
+    assert json.loads(out)["task"]["name"] == "markov"
+    code, out, _ = dbtm("doctor")
+    assert code == 0
+    for word in ("device", "dtype", "attention", "torch"):
+        assert word in out
+    assert dbtm("--version")[1].startswith("dbtm ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "markof"], "did you mean 'markov'"),
+        (["train", "markov", "--set", "train.stesp=3"], "did you mean 'steps'"),
+        (["train", "markov", "--resume", "always"], "--resume always"),
+        (["train", "markov", "--max-seconds", "0"], "--max-seconds must be positive"),
+        (["train", "markov", "--vocab", "3"], "belong to the recipe 'own'"),
+        (["train", "own", "--vocab", "3"], "needs --data, --length"),
+        (["train", "own", "--data", "x.npy", "--vocab", "3", "--length", "4"], "no such data file: 'x.npy'"),
+        (["sample", "nowhere"], "no such checkpoint: nowhere"),
+        (["sample", ".", "--n", "0"], "--n must be at least 1"),
+    ],
+)
+def test_a_mistake_is_one_line_exit_2_and_nothing_written(dbtm, tmp_path, words, message):
+    code, out, err = dbtm(*words)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.startswith("dbtm: ")
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([[0, 1, 2, 7]]), "token 7, outside 0..2"),
+        (np.array([[0, -1, 2, 1]]), "token -1"),
+        (np.zeros((3, 5), int), "length 5, but --length is 4"),
+        (np.zeros((3, 4)), "must hold integers"),
+        (np.zeros(3, int), "no full sequence"),
+        (b"not an array", "is not a .npy array"),
+    ],
+)
+def test_bad_own_data_is_refused(dbtm, tmp_path, array, message):
+    path = tmp_path / "tokens.npy"
+    if isinstance(array, bytes):
+        path.write_bytes(array)
+    else:
+        np.save(path, array)
+    code, _, err = dbtm("train", "own", "--data", "tokens.npy", "--vocab", "3", "--length", "4")
+    assert code == 2
+    assert message in err
+    assert [p.name for p in tmp_path.iterdir()] == ["tokens.npy"]
+
+
+def test_own_tokens_train_and_sample_without_code(dbtm, tmp_path):
+    np.save(tmp_path / "tokens.npy", np.tile(np.arange(5), 60))  # one long stream
+    sets = ["train.steps=3", "train.batch=8", "model.width=16", "model.depth=1", "model.heads=2", "optim.warmup=1"]
+    sets += ["model.quality_width=8", "model.quality_depth=1", "model.quality_heads=2", "task.prompt=1"]
+    words = [w for s in sets for w in ("--set", s)]
+    code, out, err = dbtm("train", "own", "--data", "tokens.npy", "--vocab", "5", "--length", "6", *words)
+    assert code == 0
+    assert "step 3/3" in err
+    assert out.strip() == os.path.join("runs", "own", "step-00000003")
+    code, out, _ = dbtm(
+        "sample", "runs/own", "--n", "2", "--nfe", "3", "--trace", "--given", "4 _ _ _ _ 1", "--json", "s.json"
+    )
+    assert code == 0
+    assert "round 1:" in out
+    document = json.loads((tmp_path / "s.json").read_text())
+    assert [row[0] for row in document["tokens"]] == [4, 4]
+    assert [row[-1] for row in document["tokens"]] == [1, 1]
+    code, _, err = dbtm("sample", "runs/own", "--given", "4 _ 9 _ _ 1")
+    assert (code, "'9' is not a token" in err) == (2, True)
+    code, _, err = dbtm("sample", "runs/own", "--given", "4")
+    assert (code, "has 1 entries" in err) == (2, True)
+    code, _, err = dbtm("sample", "runs/own", "--scorer", "qualty")
+    assert (code, "did you mean 'quality'" in err) == (2, True)
+    code, _, err = dbtm("train", "own", "--data", "tokens.npy", "--vocab", "5", "--length", "6", *words)
+    assert (code, "--resume auto" in err) == (2, True)

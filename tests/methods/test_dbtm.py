@@ -1,0 +1,199 @@
+"""The training step against a slow transcription of alg:btm-train-context and alg:btm-ril, in float64."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.func import jvp
+
+from dbtm.config import DistillConfig, LossConfig, PathConfig, RilConfig
+from dbtm.methods.base import Examples, backward
+from dbtm.methods.dbtm import DBTM
+from dbtm.simplex.commit import commit
+from tests.train.test_resume import tiny_run
+
+pytestmark = pytest.mark.usefixtures("double")
+B, L, V, PROMPT = 4, 6, 5, 2
+
+
+def build(**sections):
+    config = tiny_run(
+        path=PathConfig(t_anchor=0.4),
+        loss=LossConfig(),
+        ril=RilConfig(),
+        distill=DistillConfig(),
+    )
+    config = replace(config, model=replace(config.model, dropout=0.0))
+    method = DBTM(replace(config, **sections))
+    method.model.double()
+    torch.manual_seed(4)
+    with torch.no_grad():
+        for parameter in method.model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return method
+
+
+def examples(step=0):
+    torch.manual_seed(3)
+    prompt = torch.zeros(B, L, dtype=torch.bool)
+    prompt[:, :PROMPT] = True
+    return Examples(torch.randint(0, V, (B, L)), prompt, torch.arange(B) + 7, step, seed=1)
+
+
+def one_hot(tokens):
+    return torch.eye(V)[tokens]
+
+
+def weighted_ce(p, e):
+    weight = (((p - e) ** 2).sum(-1) + 1.0).detach() ** -0.5
+    return weight * -(e * p.log()).sum(-1)
+
+
+def transcription(method, batch):
+    """The paper's sums, one sample at a time, with dense states and tangents by torch.func.jvp."""
+    noise = method.draw_noise(batch)
+    state, t = method.draw_state(batch, noise)
+    T = lambda x: method.model(x)  # noqa: E731 - the paper's letter
+    terms = dict.fromkeys(("transport", "anchor", "boundary", "ril", "quality", "ril_quality"), 0.0)
+    for b in range(B):
+        e = one_hot(batch.tokens[b])
+        clean = state.clean[b]
+        share = torch.where(clean, torch.zeros(L), 1 - t[b])[:, None]
+        x = (share * noise[b] + (1 - share) * e)[None]
+        dx = torch.where(clean[:, None], torch.zeros(L, V), -(noise[b] - e))[None]
+        p, dp = jvp(T, (x,), (dx,))
+        residual = (p - (p + dp).detach())[0]
+        weight = ((residual**2).sum(-1) + 1.0).detach() ** -0.5
+        terms["transport"] = terms["transport"] + sum(
+            weight[l] * (residual[l] ** 2).sum() for l in range(L) if not clean[l]
+        )
+        terms["anchor"] = terms["anchor"] + sum(
+            weighted_ce(p[0, l], e[l]) for l in range(L) if not clean[l] and t[b, l] > 0.4
+        )
+        p1 = T(e[None])[0]
+        terms["boundary"] = terms["boundary"] + sum(weighted_ce(p1[l], e[l]) for l in range(PROMPT, L))
+        terms["quality"] = terms["quality"] + quality_sum(method, x, batch.tokens[b], ~clean)
+        committed, k = batch.prompt[b : b + 1], 3
+        for r in range(1, k + 1):
+            x = torch.where(committed[0][:, None], e, noise[b])[None]
+            p = T(x)[0]
+            free = ~committed[0]
+            terms["ril"] = terms["ril"] + sum(weighted_ce(p[l], e[l]) for l in range(L) if free[l])
+            terms["ril_quality"] = terms["ril_quality"] + quality_sum(method, x, batch.tokens[b], free)
+            committed = commit((p * e).sum(-1)[None].detach(), committed, r, k, 0.9)
+    return {name: value / (B * (L - PROMPT)) for name, value in terms.items()}
+
+
+def quality_sum(method, x, tokens, counted):
+    trunk, _ = method.model.hidden(method.model.embed_dense(x)[0])
+    proposed = method.model.head(trunk)[0].argmax(-1)
+    q = method.model.quality_logits(trunk, proposed)[0].sigmoid()
+    right = proposed[0] == tokens
+    return sum(-(q[l].log() if right[l] else (1 - q[l]).log()) for l in range(L) if counted[l])
+
+
+def test_the_step_is_the_papers():
+    method = build(ril=RilConfig(weight=0.7, depths=(3,), quality=0.5))
+    batch = examples()
+    got = backward(method, batch)
+    gradients = {n: p.grad.clone() for n, p in method.model.named_parameters()}
+    method.model.zero_grad()
+    want = transcription(method, batch)
+    for name, value in want.items():
+        assert got[name].item() == pytest.approx(value.item(), rel=1e-9), name
+    total = want["transport"] + want["anchor"] + want["boundary"] + want["quality"]
+    total = total + 0.7 * (want["ril"] + 0.5 * want["ril_quality"])
+    assert got["loss"].item() == pytest.approx(total.item(), rel=1e-9)
+    total.backward()
+    for name, parameter in method.model.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-7, atol=1e-10, msg=name)
+
+
+def test_noise_is_permuted_by_the_coupling_and_prompts_stay():
+    coupled, independent = build(), build(path=PathConfig(coupling="independent"))
+    batch = examples()
+    rows = {tuple(r) for r in independent.draw_noise(batch).flatten(1).tolist()}
+    assert {tuple(r) for r in coupled.draw_noise(batch).flatten(1).tolist()} == rows
+    state, _ = coupled.draw_state(batch, coupled.draw_noise(batch))
+    assert state.clean[batch.prompt].all()
+    assert torch.equal(state.tokens, batch.tokens)
+
+
+def test_noise_depends_on_seed_step_and_sample_only():
+    method = build(path=PathConfig(coupling="independent"))
+    whole, part = examples(), examples()
+    part = replace(part, tokens=part.tokens[2:], prompt=part.prompt[2:], index=part.index[2:])
+    assert torch.equal(method.draw_noise(whole)[2:], method.draw_noise(part))
+    assert not torch.equal(method.draw_noise(whole), method.draw_noise(examples(step=1)))
+
+
+@pytest.mark.parametrize("commit_mode", [True, False])
+def test_self_distillation_targets_the_teachers_last_round(commit_mode):
+    """Recomputed with dense states; the teacher receives no gradient and the prompt never counts."""
+    distill = DistillConfig(weight=1.0, depth=3, start=0, kappa=0.5, temperature=0.7, commit=commit_mode)
+    method, batch = build(distill=distill), examples()
+    teacher = method.frozen["teacher"].double()
+    noise = method.draw_noise(batch)
+    state, _ = method.draw_state(batch, noise)
+    states, target = method.teacher_rollout(state, batch.prompt)
+    assert len(states) == 3
+    dense = [x if isinstance(x, torch.Tensor) else x.dense() for x, _ in states]
+    assert torch.equal(dense[0][~batch.prompt], noise[~batch.prompt])
+    last = teacher.logits(teacher.embed_dense(dense[-1])[0])[0]
+    open_ = states[-1][1]
+    torch.testing.assert_close(target[open_], (last / 0.7).softmax(-1)[open_])
+    want = 0.0
+    for x, (_, counted) in zip(dense, states, strict=True):
+        p = method.model(x)
+        want = want + (-(target * p.log()).sum(-1) * counted).sum() / (B * (L - PROMPT))
+        assert not (counted & batch.prompt).any()
+    got = backward(method, batch)["distill"]
+    assert got.item() == pytest.approx(want.item(), rel=1e-9)
+    assert all(p.grad is None for p in teacher.parameters())
+
+
+def test_the_teacher_follows_the_average_on_schedule():
+    method = build(distill=DistillConfig(weight=1.0, depth=2, start=2, refresh=3))
+    average = build().model
+    before = method.frozen["teacher"].embedding.clone()
+    for step, changed in ((1, False), (2, True), (3, False), (4, False), (5, True)):
+        with torch.no_grad():
+            average.embedding += 1
+        old = method.frozen["teacher"].embedding.clone()
+        method.after_step(step, average)
+        assert torch.equal(method.frozen["teacher"].embedding, old) != changed
+    assert not torch.equal(method.frozen["teacher"].embedding, before)
+
+
+def test_fractions_of_the_batch_stay_unbiased_estimates():
+    """Half of the rows cost half and estimate the same mean: with equal rows they are equal."""
+    batch = examples()
+    batch = replace(batch, tokens=batch.tokens[:1].expand(B, L), index=batch.index[:1].expand(B))
+    path = PathConfig(coupling="independent")
+    whole = backward(build(path=path, ril=RilConfig(weight=1.0, depths=(2,))), batch)
+    parts = backward(
+        build(
+            path=path,
+            loss=LossConfig(interpolant_fraction=0.5, boundary_fraction=0.25),
+            ril=RilConfig(weight=1.0, depths=(2,), later_fraction=0.5),
+        ),
+        batch,
+    )
+    for name in whole:
+        assert whole[name].item() == pytest.approx(parts[name].item(), rel=1e-9), name
+
+
+def test_compiled_and_eager_agree():
+    method, batch = build(ril=RilConfig(weight=1.0, depths=(2,))), examples()
+    eager = backward(method, batch)
+    gradients = {n: p.grad.clone() for n, p in method.model.named_parameters()}
+    method.model.zero_grad()
+    for layer in method.model.repeated():
+        layer.compile(
+            backend="aot_eager"
+        )  # capture, functionalisation and autograd, without minutes of code generation
+    compiled = backward(method, batch)
+    for name in eager:
+        assert compiled[name].item() == pytest.approx(eager[name].item(), rel=1e-9), name
+    for name, parameter in method.model.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-7, atol=1e-10)

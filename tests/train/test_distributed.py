@@ -1,0 +1,95 @@
+"""Two gloo ranks equal one rank with two accumulation steps: same batches and noise, gradients to float64 round-off."""
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.multiprocessing as mp
+
+from dbtm.config import DistillConfig
+from dbtm.train import checkpoint
+from dbtm.train.loop import Trainer
+from tests.train.test_resume import tiny_run
+
+
+def run_config():
+    base = tiny_run(distill=DistillConfig())
+    return replace(base, train=replace(base.train, steps=3, micro_batch=4))
+
+
+def double_trainer(out) -> Trainer:
+    """float64 throughout, so that the only difference left is the order of a sum."""
+    torch.set_num_threads(1)
+    trainer = Trainer(run_config(), out)
+    trainer.model.double()
+    trainer.ema.model.double()
+    return trainer
+
+
+def record(trainer: Trainer, path) -> None:
+    """One step's batches, noise and gradients, then the rest of the run."""
+    examples = next(trainer.batches())
+    seen = [(e.tokens, e.index, trainer.method.draw_noise(e)) for e in examples]
+    gradients = {}
+
+    def keep(model):
+        original(model)
+        gradients.update({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
+
+    original = trainer.world.average_gradients
+    object.__setattr__(trainer.world, "average_gradients", keep)
+    trainer._step(examples)
+    object.__setattr__(trainer.world, "average_gradients", original)
+    torch.save({"seen": seen, "gradients": gradients}, path)
+
+
+def rank_main(rank: int, port: int, folder: str) -> None:
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_default_dtype(torch.float32)
+    trainer = double_trainer(Path(folder) / "two")
+    record(trainer, Path(folder) / f"rank{rank}.pt")
+    trainer.world.leave()
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_two_ranks_equal_two_accumulation_steps(tmp_path):
+    alone = double_trainer(tmp_path / "one")
+    assert alone.micro_batches == 2
+    record(alone, tmp_path / "one.pt")
+    mp.spawn(rank_main, (free_port(), str(tmp_path)), nprocs=2)
+    one = torch.load(tmp_path / "one.pt", weights_only=True)
+    ranks = [torch.load(tmp_path / f"rank{r}.pt", weights_only=True) for r in range(2)]
+    for m, rank in enumerate(ranks):
+        for mine, theirs in zip(one["seen"][m], rank["seen"][0], strict=True):
+            assert torch.equal(mine, theirs), "same batches and noise exactly"
+    assert one["gradients"]
+    for name, gradient in one["gradients"].items():
+        for rank in ranks:
+            torch.testing.assert_close(rank["gradients"][name], gradient, rtol=1e-10, atol=1e-13)
+
+
+def test_torchrun_trains_and_resumes(tmp_path):
+    """The documented command, on two CPU processes: it trains, saves once, and continues."""
+
+    def run(steps: int) -> str:
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+        command += [str(free_port()), "-m", "dbtm", "train", "markov", "--out", str(tmp_path), "--resume", "auto"]
+        for setting in (f"train.steps={steps}", "train.batch=8", "optim.warmup=1", "train.device=cpu"):
+            command += ["--set", setting]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stderr
+
+    assert "step 3/3" in run(3)
+    assert "step 5/5" in run(5)
+    newest = checkpoint.latest(tmp_path)
+    assert newest.name == "step-00000005"
+    checkpoint.verify(newest)
