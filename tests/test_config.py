@@ -78,7 +78,7 @@ def test_a_mistake_is_one_line_that_names_it(assignment, message):
 
 def test_strict_json():
     values = json.loads(dumps(recipe("simplex")))
-    with pytest.raises(UsageError, match="unknown key 'model.colour'"):
+    with pytest.raises(UsageError, match=r"unknown key 'model\.colour'"):
         config.from_dict(RunConfig, {**values, "model": {**values["model"], "colour": 1}})
     with pytest.raises(UsageError, match="missing key 'task'"):
         config.from_dict(RunConfig, {k: v for k, v in values.items() if k != "task"})

@@ -65,9 +65,9 @@ def sudoku() -> RunConfig:
 
 def sudoku_mini() -> RunConfig:
     """4 x 4 grids: two CPU cores learn to solve held-out puzzles in minutes. The quick way to try training."""
-    big = sudoku()
-    task = Sudoku(box=2, clues=((4, 8),), pool=20_000, evaluate_clues=5)
+    task = Sudoku(box=2, clues=((4, 8),), pool=20_000, augment=False, evaluate_clues=5)
     axis = task.layout.digits + 1
+    big = sudoku()
     return replace(
         big,
         recipe="sudoku-mini",
@@ -76,14 +76,14 @@ def sudoku_mini() -> RunConfig:
             big.model,
             vocab=task.vocab,
             length=task.length,
-            width=64,
-            depth=4,
+            width=48,
+            depth=3,
             heads=4,
             position_axes=(axis, axis, axis, 4),
             quality_width=32,
             quality_depth=2,
         ),
-        ril=RilConfig(weight=1.0, depths=(3,), kappa=0.9),
+        ril=replace(big.ril, depths=(3,)),
         optim=replace(big.optim, warmup=100),
-        train=TrainConfig(steps=1_200, batch=128, log_every=25, checkpoint_every=200, evaluate_every=200),
+        train=TrainConfig(steps=1_500, batch=64, log_every=25, checkpoint_every=300, evaluate_every=300),
     )

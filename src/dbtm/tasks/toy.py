@@ -50,11 +50,23 @@ class Categorical(Task):
         edges = np.cumsum(self.p)[:-1]
         return Batch(np.searchsorted(edges, _uniform(self.seed, index, 1), side="right").astype(np.int64))
 
+    @cached_property
+    def exact(self) -> tuple[torch.Tensor, np.ndarray]:
+        """Prior draws x0 (N, V), sigma = 1, and the vertex where the exact autonomous flow takes each of them."""
+        from dbtm.theory.flow import transport_map
+
+        x0 = rng.normal(rng.fold(1, torch.arange(4_000)), self.vocab)
+        return x0, transport_map(x0.numpy(), self.p)
+
     def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
-        """Total variation between the one-step argmax frequencies of 20,000 samples and p."""
+        """One step against the truth: total variation of 20,000 samples' frequencies, agreement with the exact map."""
         tokens = sampler.sample(20_000, nfe=1, seed=seed).tokens
         distance = total_variation(np.bincount(tokens[:, 0], minlength=self.vocab) / len(tokens), np.array(self.p))
-        return {"total_variation": distance, "score": -distance}
+        x0, vertex = self.exact
+        with torch.no_grad():
+            learned = sampler.model(x0[:, None].to(sampler.device))[:, 0].argmax(-1).cpu().numpy()
+        agreement = float((learned == vertex).mean())
+        return {"total_variation": distance, "agreement": agreement, "score": agreement - distance}
 
 
 @register

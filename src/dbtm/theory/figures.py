@@ -1,7 +1,6 @@
 """The figures of the theory lab by name: what each one shows, which options it reads, and how it is saved.
 
-A figure is a function Setting -> Drawing. A later one (the learned map beside the exact one, say) needs a function in a
-`draw_*` module, an entry in FIGURES, and its name in the command's list.
+A figure is a function Setting -> Drawing: a `draw_*` module, an entry in FIGURES, and its name in the command's list.
 """
 
 import importlib
@@ -94,6 +93,12 @@ FIGURES: dict[str, Entry] = {
         "draw_phase:phase",
         _TRIANGLE,
         frozenset({"sigma", "a"}),
+    ),
+    "learned": Entry(
+        "the trained one-step map against the exact one, by anchor time and V (trains for a few minutes)",
+        "draw_learned:learned",
+        _TRIANGLE,
+        frozenset({"p"}),
     ),
 }
 

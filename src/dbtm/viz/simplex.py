@@ -19,12 +19,6 @@ def learned_vertex(model: TransportMap, x: np.ndarray) -> np.ndarray:
     return model(torch.tensor(x, dtype=torch.float32, device=device)[:, None])[:, 0].argmax(-1).cpu().numpy()
 
 
-def compare_with_exact(model: TransportMap, p: tuple[float, ...], n: int = 5000, seed: int = 0) -> float:
-    """Share of x0 ~ N(0, I) that the learned map sends to the vertex the exact autonomous flow ends at."""
-    x0 = np.random.default_rng(seed).normal(size=(n, len(p)))
-    return float((learned_vertex(model, x0) == transport_map(x0, p)).mean())
-
-
 def draw(model: TransportMap, p: tuple[float, ...], path: Path, cells: int = 160) -> Path:
     """Basins in the plane of the simplex: learned and exact, side by side, with prior samples' ends below."""
     import matplotlib

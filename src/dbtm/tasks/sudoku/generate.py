@@ -20,11 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbtm.errors import UsageError
+from dbtm.tasks.sudoku.clues import Clues, clue_range
 from dbtm.tasks.sudoku.rng import below, fold, shuffle
 from dbtm.tasks.sudoku.solver import copy, is_single, search, tables, workspace, write_digits
-
-CLUE_LIMITS = {2: (4, 16), 3: (20, 81)}
-"""Fewest and most clues for each box size. 4 x 4 puzzles need 4; below 20, digging a 9 x 9 grid takes for ever."""
 
 DIGS_A_GRID = 24
 """Digs of one full grid, each from what the last one left, before a new grid is drawn (measured: best for 22 clues)."""
@@ -32,7 +30,6 @@ DIGS_A_GRID = 24
 _CHUNK = 128
 
 Grids = NDArray[np.uint8]
-Clues = int | tuple[int, int]
 
 
 @numba.njit(nogil=True)
@@ -170,20 +167,6 @@ def _generate_chunk(seed, first, fewest, most, box, grid, puzzles_BC, solutions_
     for row in range(len(puzzles_BC)):
         key = fold(base, first + row)
         _generate_one(key, fewest, most, box, grid, puzzles_BC[row], solutions_BC[row])
-
-
-def clue_range(clues: Clues, box: int) -> tuple[int, int]:
-    """The fewest and most clues that `clues` asks for; a UsageError where no puzzle of this box size has so many."""
-    if box not in CLUE_LIMITS:
-        raise UsageError(f"box size {box} is not supported: use 3 (9 x 9 grids) or 2 (4 x 4 grids)")
-    fewest, most = (clues, clues) if isinstance(clues, int) else clues
-    lowest, highest = CLUE_LIMITS[box]
-    if not lowest <= fewest <= most <= highest:
-        asked = f"{fewest}" if fewest == most else f"{fewest}-{most}"
-        raise UsageError(
-            f"cannot make puzzles with {asked} clues at box size {box}: ask for {lowest} to {highest}, fewest first"
-        )
-    return fewest, most
 
 
 def indexed(clues: Clues, n: int, seed: int, first: int = 0, box: int = 3) -> tuple[Grids, Grids]:

@@ -11,9 +11,8 @@ import torch
 from dbtm import rng
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
-from dbtm.tasks.sudoku.generate import clue_range, generate
+from dbtm.tasks.sudoku.clues import clue_range
 from dbtm.tasks.sudoku.layout import Layout
-from dbtm.tasks.sudoku.symmetry import augment
 
 if TYPE_CHECKING:
     from dbtm.sampling.sampler import Sampler
@@ -58,12 +57,17 @@ class Sudoku(Task):
     def position_ids(self) -> np.ndarray:
         return self.layout.position_ids()
 
+    def pools(self) -> list[tuple[tuple[int, int], int]]:
+        """Every range of clues with the seed that its training puzzles come from."""
+        return [(clues, self.seed * 100 + i) for i, clues in enumerate(self.clues)]
+
     @cached_property
     def puzzles(self) -> tuple[np.ndarray, np.ndarray]:
         """The training pool: (puzzles, solutions), generated on all cores when first asked for."""
+        from dbtm.tasks.sudoku.generate import generate  # compiles: only where puzzles are made
+
         made = [
-            generate(clues, self.pool, self.seed * 100 + i, box=self.box, workers=os.cpu_count() or 1)
-            for i, clues in enumerate(self.clues)
+            generate(clues, self.pool, seed, box=self.box, workers=os.cpu_count() or 1) for clues, seed in self.pools()
         ]
         puzzles, solutions = zip(*made, strict=True)
         return np.concatenate(puzzles), np.concatenate(solutions)
@@ -74,6 +78,8 @@ class Sudoku(Task):
         rows = keys_B.view(np.uint64) % np.uint64(len(puzzles))  # drawn with replacement: a function of the index alone
         chosen = puzzles[rows], solutions[rows]
         if self.augment:
+            from dbtm.tasks.sudoku.symmetry import augment
+
             chosen = augment(*chosen, rng.mix(torch.from_numpy(keys_B)).numpy().view(np.uint64))
         tokens = self.layout.encode(*chosen)
         return Batch(tokens, np.broadcast_to(self.layout.prompt_mask(), tokens.shape))
@@ -85,7 +91,13 @@ class Sudoku(Task):
 
     @cached_property
     def held_out(self) -> tuple[np.ndarray, np.ndarray]:
-        return generate(self.evaluate_clues, self.evaluate_n, EVALUATION_SEED, box=self.box)
+        """Puzzles of a seed that is never trained on, less those that the pool happens to hold (4 x 4 has few)."""
+        from dbtm.tasks.sudoku.generate import generate
+
+        puzzles, solutions = generate(self.evaluate_clues, 2 * self.evaluate_n, EVALUATION_SEED, box=self.box)
+        pool = {puzzle.tobytes() for puzzle in self.puzzles[0]}
+        new = np.array([puzzle.tobytes() not in pool for puzzle in puzzles])
+        return puzzles[new][: self.evaluate_n], solutions[new][: self.evaluate_n]
 
     def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
         """Exact-solve share on held-out puzzles at 1, 4 and 16 evaluations."""

@@ -1,0 +1,22 @@
+"""How many clues can be asked for. A module of its own, so that reading a configuration does not bring in numba."""
+
+from dbtm.errors import UsageError
+
+CLUE_LIMITS = {2: (4, 16), 3: (20, 81)}
+"""Fewest and most clues for each box size. 4 x 4 puzzles need 4; below 20, digging a 9 x 9 grid takes for ever."""
+
+Clues = int | tuple[int, int]
+
+
+def clue_range(clues: Clues, box: int) -> tuple[int, int]:
+    """The fewest and most clues that `clues` asks for; a UsageError where no puzzle of this box size has so many."""
+    if box not in CLUE_LIMITS:
+        raise UsageError(f"box size {box} is not supported: use 3 (9 x 9 grids) or 2 (4 x 4 grids)")
+    fewest, most = (clues, clues) if isinstance(clues, int) else clues
+    lowest, highest = CLUE_LIMITS[box]
+    if not lowest <= fewest <= most <= highest:
+        asked = f"{fewest}" if fewest == most else f"{fewest}-{most}"
+        raise UsageError(
+            f"cannot make puzzles with {asked} clues at box size {box}: ask for {lowest} to {highest}, fewest first"
+        )
+    return fewest, most
