@@ -109,6 +109,35 @@ def test_the_step_is_the_papers():
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-7, atol=1e-10, msg=name)
 
 
+def test_semigroup_term_iterates_the_map_and_holds_the_context():
+    method = build(loss=LossConfig(semigroup=2.0, semigroup_depths=(1, 3)))
+    batch = examples()
+    state, _ = method.draw_state(batch, method.draw_noise(batch))
+    x = state.dense()
+    p = first = method.model(x)
+    want = torch.zeros(())
+    for k in (1, 2, 3):
+        p = method.model(torch.where(state.clean[..., None], one_hot(state.tokens), p)) if k > 1 else p
+        if k in (1, 3):
+            want = want + (-(p.detach() * first.log()).sum(-1) * ~state.clean).sum() / (B * (L - PROMPT))
+    assert backward(method, batch)["semigroup"].item() == pytest.approx(want.item(), rel=1e-9)
+
+
+def test_non_committed_rollouts_hold_distributions_and_count_every_target():
+    method = build(ril=RilConfig(weight=1.0, depths=(3,), kappa=0.5, commit=False))
+    batch = examples()
+    noise, e = method.draw_noise(batch), one_hot(batch.tokens)
+    target = ~batch.prompt
+    held, p, want = batch.prompt, e, torch.zeros(())
+    for r in range(1, 4):
+        x = torch.where(held[..., None], torch.where(batch.prompt[..., None], e, p), noise)
+        p = method.model(x)
+        want = want + (weighted_ce(p, e) * target).sum() / (B * (L - PROMPT))
+        p = p.detach()
+        held = commit((p * e).sum(-1), held, r, 3, 0.5)
+    assert backward(method, batch)["ril"].item() == pytest.approx(want.item(), rel=1e-9)
+
+
 def test_noise_is_permuted_by_the_coupling_and_prompts_stay():
     coupled, independent = build(), build(path=PathConfig(coupling="independent"))
     batch = examples()

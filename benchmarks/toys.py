@@ -1,0 +1,55 @@
+"""Trains the CPU recipes with three seeds and writes results/toys.json: python benchmarks/toys.py [RECIPE ...]"""
+
+import datetime
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from dbtm.recipes import recipe
+from dbtm.train.loop import fit
+
+OUT = Path(__file__).parent.parent / "results" / "toys.json"
+SEEDS = {"simplex": (0, 1, 2), "markov": (0, 1, 2), "sudoku-mini": (0,)}
+
+
+def measure(name: str, seed: int) -> dict:
+    """One run: its last evaluation, parameters, steps and seconds."""
+    run = recipe(name)
+    run = replace(run, train=replace(run.train, seed=seed, device="cpu"))
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        fit(run, folder)
+        rows = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    last = next(row for row in reversed(rows) if any(k.startswith("eval/") for k in row))
+    result = {k.removeprefix("eval/"): v for k, v in last.items() if k.startswith("eval/") and k != "eval/score"}
+    seconds = round(time.monotonic() - started)
+    return {"recipe": name, "seed": seed, "steps": run.train.steps, "batch": run.train.batch, "seconds": seconds} | result
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(SEEDS)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=OUT.parent).stdout.strip()
+    old = json.loads(OUT.read_text())["rows"] if OUT.is_file() else []
+    rows = [row for row in old if row["recipe"] not in names]
+    for name in names:
+        for seed in SEEDS[name]:
+            rows.append(measure(name, seed) | {"commit": commit})
+            print(rows[-1], flush=True)
+    document = {
+        "hardware": f"CPU, {platform.machine()}, {torch.get_num_threads()} threads",
+        "torch": torch.__version__,
+        "date": datetime.date.today().isoformat(),
+        "rows": rows,
+    }
+    OUT.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The README is true: its Python example runs, its commands exist, its numbers are those of results/."""
+
+import re
+from pathlib import Path
+
+from typer.main import get_command
+
+from dbtm.cli import app
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(code.strip().splitlines()) == 5
+    exec(compile(code, "README.md", "exec"), {})
+    assert "[[" in capsys.readouterr().out
+
+
+def test_every_command_it_names_exists():
+    commands = set(get_command(app).commands)
+    named = set(re.findall(r"`dbtm (\w+)", README))
+    assert named <= commands
+    assert {"demo", "train", "sample", "recipes", "doctor", "solve"} <= named
+    assert {"make demo", "make test"} <= set(re.findall(r"make \w+", README))
