@@ -32,6 +32,7 @@ class ModelConfig:
     rotary: bool = True
     position_axes: tuple[int, ...] = ()  # sizes of learned position tables; the task says which entry each position has
     input_norm: bool = False  # RMS norm on the embedded state
+    self_condition: bool = False  # a refinement round also reads the distribution of the round before
     gate_init: float = 0.0  # where adaLN's residual gates start
     embed_std: float = 0.02
     quality: bool = True  # the quality head

@@ -146,28 +146,27 @@ class DBTM:
     def ril_rounds(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[dict[str, Tensor]]:
         """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
         ril, weights, target = self.config.ril, self.config.loss, ~examples.prompt
-        committed, held_p, x0_BLV, x0_BLD = examples.prompt, None, state.noise, noise_BLD
+        committed, p, x0_BLV, x0_BLD = examples.prompt, None, state.noise, noise_BLD
         for r in range(1, k + 1):
             if r == 2 and ril.later_fraction < 1:
                 examples = examples.first(ril.later_fraction)
                 rows = slice(0, len(examples.tokens))
                 state, target, committed = state.rows(rows), target[rows], committed[rows]
-                x0_BLV, x0_BLD, held_p = x0_BLV[rows], x0_BLD[rows], None if held_p is None else held_p[rows]
+                x0_BLV, x0_BLD, p = x0_BLV[rows], x0_BLD[rows], None if p is None else p[rows]
             if ril.fresh_noise and r > 1:
                 x0_BLV = self.fresh_noise(examples, k, r)
                 x0_BLD = self.model.embed_noise(x0_BLV)
             now = State(state.tokens, state.alpha, x0_BLV).at_noise(committed if ril.commit else examples.prompt)
-            if held_p is None:
+            if ril.commit or p is None:
                 h, _ = self.model.embed(now, x0_BLD)
             else:  # non-committed: confident positions hold their distribution, a dense state
-                h, _ = self.model.embed_dense(torch.where((committed & target)[..., None], held_p, now.dense()))
-            trunk, _ = self.model.hidden(h)
+                h, _ = self.model.embed_dense(torch.where((committed & target)[..., None], p, now.dense()))
+            trunk, _ = self.model.hidden(self.model.condition(h, p))
             logits, _ = self.model.head(trunk)
             with torch.no_grad():
                 p = logits.softmax(-1)
                 score = p.gather(-1, state.tokens[..., None]).squeeze(-1)
                 after = commit(score, committed, r, k, ril.kappa)
-                held_p = None if ril.commit else p
             counted = target & ~(committed if ril.count_committed_now else after) if ril.commit else target
             kind = losses.ril_c if ril.commit else losses.ril_nc
             per_token = kind(logits, state.tokens, counted, weights.endpoint_c, weights.endpoint_r)

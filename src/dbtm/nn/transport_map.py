@@ -26,6 +26,8 @@ class TransportMap(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Parameter(torch.randn(config.vocab, config.width) * config.embed_std)
+        # zero: an untrained map takes no notice of the round before
+        self.recall = nn.Parameter(torch.zeros(config.vocab, config.width)) if config.self_condition else None
         self.positions = nn.ParameterList(
             nn.Parameter(torch.randn(size, config.width) * 0.02) for size in config.position_axes
         )
@@ -96,6 +98,12 @@ class TransportMap(nn.Module):
             return h, None
         with torch.no_grad():
             return h, self.embed_noise(dx_BLV)
+
+    def condition(self, h: Tensor, previous_BLV: Tensor | None) -> Tensor:
+        """Self-conditioning: add T of the round before, embedded by a table of its own; it carries no tangent."""
+        if self.recall is None or previous_BLV is None:
+            return h
+        return h + (previous_BLV.to(self.dtype) @ self.recall.to(self.dtype)).to(h.dtype)
 
     # -- the map ---------------------------------------------------------------------------------------------------
 

@@ -53,19 +53,19 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
     tokens_BL, committed_BL = given.tokens.clone(), given.clean.clone()
     score_BL = committed_BL.float()
     nfe_B = torch.zeros(len(tokens_BL), dtype=torch.int64, device=tokens_BL.device)
-    held: Tensor | None = None  # non-commit mode: the mask of what the last round holds, and its distributions
-    held_p: Tensor | None = None
+    held: Tensor | None = None  # non-commit mode: the mask of what the last round holds
+    p: Tensor | None = None  # distributions of the last round, where this one reads them
     rounds = []
     for r in range(1, options.nfe + 1):
         now = full.rows(active)
         x0_BLV = noise(model, now, seed, r if options.fresh_noise else 1, options.sigma)
         tokens, committed = tokens_BL[active], committed_BL[active]
         state = State(tokens, (~committed).to(x0_BLV.dtype), x0_BLV)
-        if held is None or held_p is None:
+        if held is None or p is None:
             h, _ = model.embed(state)
         else:
-            h, _ = model.embed_dense(torch.where(held[..., None], held_p, state.dense()))
-        trunk, _ = model.hidden(h)
+            h, _ = model.embed_dense(torch.where(held[..., None], p, state.dense()))
+        trunk, _ = model.hidden(model.condition(h, p))
         logits, _ = model.head(trunk)
         proposed, score = _score(model, trunk, logits, tokens, committed, options, rng.fold(seed, CHOICE, now.index, r))
         tokens = torch.where(committed, tokens, proposed)
@@ -73,7 +73,9 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
         if options.commit:
             committed = commit(score, committed, r, options.nfe, options.kappa)
         else:
-            held, held_p = _hold(score, now.clean, r, options), logits.softmax(-1)
+            held = _hold(score, now.clean, r, options)
+        if not options.commit or model.recall is not None:
+            p = logits.softmax(-1)
         tokens_BL[active], committed_BL[active], score_BL[active] = tokens, committed, score.to(score_BL.dtype)
         nfe_B[active] = r
         if trace:
@@ -82,7 +84,8 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
                 Round(tokens_BL.cpu().numpy().copy(), shown.cpu().numpy().copy(), score_BL.cpu().numpy().copy())
             )
         if options.commit:
-            active = active[~committed.all(-1)]
+            going = ~committed.all(-1)
+            active, p = active[going], None if p is None else p[going]
             if not len(active):
                 break
     return Trace(tokens_BL.cpu().numpy(), nfe_B.cpu().numpy(), full.clean.cpu().numpy(), rounds)
