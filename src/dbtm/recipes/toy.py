@@ -7,7 +7,7 @@ from dbtm.tasks.toy import Categorical, Markov
 def simplex() -> RunConfig:
     """The 2-simplex: transport, anchor, boundary. The learned map is compared with the exact flow's basins.
 
-    t* is a statement about large vocabularies; for V = 3 (t* = .6) an anchor from t = .5 on agrees best with the exact
+    t* is a statement about large vocabularies; for V = 3 (t* = .6) an anchor from t = .3 on agrees best with the exact
     map (`dbtm theory learned` draws it).
     """
     task = Categorical()
@@ -26,7 +26,7 @@ def simplex() -> RunConfig:
             softcap=0.0,
             quality=False,
         ),
-        path=PathConfig(coupling="independent", context=False, t_anchor=0.5),
+        path=PathConfig(coupling="independent", context=False, t_anchor=0.3),
         loss=LossConfig(quality=0.0, boundary_fraction=0.125),
         optim=OptimConfig(
             lr=3e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=100, decay_fraction=0.6, ema=0.998

@@ -18,7 +18,7 @@ from dbtm.theory.figures import Drawing, Setting
 from dbtm.theory.style import INK, LINES, VERTEX_COLOURS, new_figure, panel
 from dbtm.train.loop import fit
 
-_ANCHORS = (None, 0.3, 0.5, 0.6, 0.8)  # None: no anchor loss
+_ANCHORS = (None, 0.15, 0.3, 0.45, 0.6, 0.8)  # None: no anchor loss
 _SIZES = (2, 3, 5, 10)
 _STEPS = 600
 
@@ -31,8 +31,7 @@ def learned(setting: Setting) -> Drawing:
     A, B, C = figure.subplots(1, 3)
     t_star = commitment_time(len(setting.p))
     numbers: dict[str, object] = {"steps": _STEPS, "t_star": t_star}
-    looks = zip(_ANCHORS, (*LINES, (0, (5, 1))), VERTEX_COLOURS, strict=False)
-    for t_anchor, line, colour in looks:
+    for t_anchor, line, colour in zip(_ANCHORS, (*LINES, *LINES), VERTEX_COLOURS, strict=False):
         curve = train_curve(setting.p, t_anchor)
         label = "no anchor" if t_anchor is None else f"$t_{{anchor}}={t_anchor:g}$"
         A.plot(curve["step"], curve["agreement"], linestyle=line, color=colour, label=label)
@@ -44,7 +43,7 @@ def learned(setting: Setting) -> Drawing:
     panel(A, "A", f"one-step map, $t^*={t_star:.2f}$")
     panel(B, "B", "one-step frequencies")
     panel(C, "C", "by vocabulary size, anchor at $t^*$")
-    A.legend(loc="lower right")
+    figure.legend(*A.get_legend_handles_labels(), loc="outside lower center", ncols=len(_ANCHORS))
     return Drawing(figure, numbers)
 
 
