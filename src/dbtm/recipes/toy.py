@@ -57,7 +57,7 @@ def markov() -> RunConfig:
             softcap=0.0,
             quality=False,
         ),
-        path=PathConfig(coupling="independent", t_anchor=0.55),
+        path=PathConfig(coupling="independent", t_anchor=0.5),
         loss=LossConfig(quality=0.0, boundary_fraction=0.125),
         optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=100, ema=0.999),
         train=TrainConfig(steps=800, batch=256, log_every=100, checkpoint_every=800),
