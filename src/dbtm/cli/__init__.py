@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dbtm import __version__
-from dbtm.cli import data, demo, doctor, recipes, sample, theory, train
+from dbtm.cli import data, demo, doctor, evaluate, recipes, sample, solve, theory, train
 from dbtm.errors import UsageError
 
 app = typer.Typer(
@@ -19,10 +19,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
+app.command("solve")(solve.solve)
 app.command("train")(train.train)
 app.command("sample")(sample.sample)
 app.command("recipes")(recipes.recipes)
 app.command("doctor")(doctor.doctor)
+app.add_typer(evaluate.app, name="eval")
 app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
 

@@ -1,15 +1,48 @@
-"""`dbtm demo`: the main job on a built-in default, in a minute on a CPU."""
+"""`dbtm demo`: the main job on a built-in default."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dbtm.errors import UsageError, nearest
+
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the figure goes.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the training run.")] = 0,
+    what: Annotated[
+        str, typer.Argument(help="sudoku: seconds, a trained model; simplex: a minute, trains one.")
+    ] = "sudoku",
+    out: Annotated[Path, typer.Option(help="Where the page or figure goes.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the noise, or of the training run.")] = 0,
 ) -> None:
+    """Solve a hard Sudoku in a few network evaluations, or learn the one-step map on the 2-simplex."""
+    demos = {"sudoku": sudoku, "simplex": simplex}
+    if what not in demos:
+        raise UsageError(f"there is no demo '{what}'{nearest(what, demos)}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {out} cannot be a folder for the files: {error.strerror}") from None
+    demos[what](out, seed)
+
+
+def sudoku(out: Path, seed: int) -> None:
+    """Solve the built-in puzzle with the packaged model, show its rounds and write the page that replays them."""
+    from dbtm.cli.solve import find_answer, show, write_page
+
+    answer = find_answer(None, seed=seed)
+    show(answer)
+    page = out / "sudoku.html"
+    write_page(answer, page)
+    print(f"page that replays it: {page}")
+    print("\nnext: dbtm solve PUZZLE                      your own: 81 characters, 0 or . for empty, or a file")
+    print("      dbtm eval sudoku --clues 30 --n 100    how often it is right, with intervals")
+    print("      dbtm demo simplex                      train a one-step map in a minute, and see it")
+    if answer.wrong:
+        raise typer.Exit(1)
+
+
+def simplex(out: Path, seed: int) -> None:
     """Learn the one-step map on the 2-simplex and draw it beside the exact flow's basins."""
     import tempfile
 
@@ -19,14 +52,14 @@ def demo(
     from dbtm.loading import load
     from dbtm.recipes import recipe
     from dbtm.train.loop import fit
-    from dbtm.viz.simplex import compare_with_exact, draw
+    from dbtm.viz.simplex import draw
 
     config = override(recipe("simplex"), [f"train.seed={seed}"])
     print("training the one-step map T on the 2-simplex, p = (.5, .3, .2): no teacher, no time input\n")
     with tempfile.TemporaryDirectory() as folder:
         sampler = load(fit(config, folder), device="cpu")
     frequencies = np.bincount(sampler.sample(20_000, nfe=1, seed=1).tokens[:, 0], minlength=3) / 20_000
-    agreement = compare_with_exact(sampler.model, config.task.p)  # type: ignore[attr-defined]
+    agreement = config.task.evaluate(sampler, seed)["agreement"]
     path = draw(sampler.model, config.task.p, out / "simplex.png")  # type: ignore[attr-defined]
     print("\none network evaluation from noise to a vertex, 20,000 samples")
     print("  vertex      learned   data")

@@ -14,7 +14,7 @@ def train(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run [default: runs/RECIPE].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/RECIPE).")] = None,
     resume: Annotated[str, typer.Option(help="auto: continue the run in --out where there is one.")] = "none",
     max_seconds: Annotated[float | None, typer.Option(help="Stop cleanly and save after this many seconds.")] = None,
     data: Annotated[Path | None, typer.Option(help="Recipe 'own': a .npy file of integer tokens.")] = None,

@@ -1,7 +1,6 @@
 """Which noise goes with which data: independent, or minibatch optimal transport (app:language-exp-details)."""
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 
@@ -20,6 +19,8 @@ def assignment(cost_BB: Tensor) -> Tensor:
 
     Only the noise rows move; prompts and tokens stay where they are.
     """
+    from scipy.optimize import linear_sum_assignment  # half a second to import, which sampling has no use for
+
     noise_rows, data_rows = linear_sum_assignment(cost_BB.detach().float().cpu().numpy())
     permutation = torch.empty(len(noise_rows), dtype=torch.int64)
     permutation[torch.from_numpy(data_rows)] = torch.from_numpy(noise_rows)

@@ -17,7 +17,8 @@ from dbtm.tasks.sudoku.layout import Layout
 if TYPE_CHECKING:
     from dbtm.sampling.sampler import Sampler
 
-EVALUATION_SEED = 10_000  # no recipe trains on this seed
+MOST_SEED = 10_000
+EVALUATION_SEED = 100 * MOST_SEED  # beyond the seeds of all pools (`pools`)
 
 
 @register
@@ -39,8 +40,8 @@ class Sudoku(Task):
             clue_range(clues, self.box)
         if self.pool < 1 or not self.clues:
             raise UsageError("task.pool must be at least 1 and task.clues must name at least one range, [[30,30]]")
-        if self.seed >= EVALUATION_SEED:
-            raise UsageError(f"task.seed={self.seed} must be below {EVALUATION_SEED}: larger seeds are for evaluation")
+        if not 0 <= self.seed < MOST_SEED:
+            raise UsageError(f"task.seed={self.seed} must be from 0 to {MOST_SEED - 1}: larger seeds are for evaluation")
 
     @cached_property
     def layout(self) -> Layout:

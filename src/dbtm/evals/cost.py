@@ -1,0 +1,48 @@
+"""What a map costs, counted from its sizes alone, so that looped depth and plain depth are compared fairly."""
+
+from typing import Any
+
+import torch
+
+from dbtm.config import ModelConfig
+from dbtm.nn import TransportMap
+
+
+def parameters(config: ModelConfig) -> int:
+    """Parameters of the map and its quality head; weights shared by several loops count once."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in TransportMap(config).parameters())
+
+
+def map_flops(config: ModelConfig) -> int:
+    """Floating-point operations of one evaluation of the map on one sequence, quality head left out.
+
+    Counted are the matrix products, 2 m n k for (m, n) times (n, k); norms, softmax and activations are left out (under
+    2 %). With L positions, V tokens, width D, feed-forward factor f and C numbers in adaLN's constant:
+
+        embedding   2 L V D, and as much again for the round before where the map is self-conditioned
+        one block   8 L D^2 (q, k, v, output) + 4 L^2 D (scores, mixing) + 4 f L D^2 (feed-forward) + 12 C D (adaLN)
+        head        2 L D V
+
+    The blocks count once for every time they are applied: depth x loops.
+    """
+    L, V, D = config.length, config.vocab, config.width
+    block = 8 * L * D**2 + 4 * L**2 * D + 4 * config.ffn * L * D**2 + 12 * config.cond_dim * D
+    embedding = 2 * L * V * D * (2 if config.self_condition else 1)
+    return embedding + 2 * L * D * V + config.depth * config.loops * block
+
+
+def quality_flops(config: ModelConfig) -> int:
+    """The same count for the quality head: its projection, its layers (feed-forward factor 2) and its output."""
+    if not config.quality:
+        return 0
+    L, D, Q = config.length, config.width, config.quality_width
+    layer = 8 * L * Q**2 + 4 * L**2 * Q + 8 * L * Q**2
+    return 2 * L * D * Q + config.quality_depth * layer + 2 * L * Q
+
+
+def cost(config: ModelConfig) -> dict[str, Any]:
+    """Sizes, parameters, and FLOPs of one network evaluation of one sequence."""
+    sizes = {name: getattr(config, name) for name in ("width", "depth", "loops", "heads", "length", "vocab")}
+    flops = {"flops_map": map_flops(config), "flops_quality": quality_flops(config)}
+    return {**sizes, "parameters": parameters(config), **flops, "flops_per_evaluation": sum(flops.values())}

@@ -1,0 +1,229 @@
+"""`dbtm solve` and `dbtm demo`: what they read, what they answer, and how they refuse."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbtm.cli import solve as module
+from dbtm.cli.solve import BUILT_IN, read_puzzle
+from dbtm.errors import UsageError
+from dbtm.tasks.sudoku.puzzle import check, parse, violation
+
+PUZZLE = BUILT_IN[81]
+CELLS = np.array([int(digit) for digit in PUZZLE])
+SMALL = BUILT_IN[16]
+NINE_LINES = "\n".join(PUZZLE[i : i + 9] for i in range(0, 81, 9))
+FRAMED = "\n".join("|".join(line[i : i + 3] for i in (0, 3, 6)) for line in NINE_LINES.replace("0", ".").splitlines())
+SEVERAL = "0" * 81
+UNSOLVABLE = "123456780" + "000000009" + "0" * 63  # row 1 and box 3 leave no place for the 9
+
+
+@pytest.fixture
+def no_stdin(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [PUZZLE, PUZZLE.replace("0", "."), NINE_LINES, FRAMED, f"\n{PUZZLE}\n"])
+@pytest.mark.parametrize("way", ["argument", "file", "dash", "pipe"])
+def test_every_way_of_writing_a_puzzle_reads_the_same(tmp_path, monkeypatch, text, way):
+    file = tmp_path / "puzzle.txt"
+    file.write_text(text)
+    argument = {"argument": text, "file": str(file), "dash": "-", "pipe": None}[way]
+    with file.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert np.array_equal(read_puzzle(argument), CELLS)
+
+
+@pytest.mark.parametrize("stdin", ["absent", "closed", "/dev/null", "blank", "idle pipe"])
+def test_without_argument_and_stdin_there_is_no_puzzle_to_read(tmp_path, monkeypatch, stdin):
+    """Nothing may be asked of stdin where there is nothing: a pipe that stays open and empty must not block."""
+    monkeypatch.setattr(module, "STDIN_WAIT", 0.05)
+    reading, writing = os.pipe()  # open at both ends: nothing to read, and no end of file
+    source: Any = {"/dev/null": os.devnull, "idle pipe": reading}.get(stdin, tmp_path / "blank")
+    (tmp_path / "blank").write_text(" \n")
+    with open(source) as file:
+        if stdin == "closed":
+            file.close()
+        monkeypatch.setattr(sys, "stdin", None if stdin == "absent" else file)
+        assert read_puzzle(None) is None
+    os.close(writing)
+
+
+@pytest.mark.parametrize(
+    ("puzzle", "words"),
+    [
+        (PUZZLE[:-1], "80 cells, not 81 or 16"),
+        (PUZZLE + "1", "82 cells"),
+        (NINE_LINES.replace("\n", "0\n", 1), "line 1 has 10 cells"),
+        (PUZZLE.replace("0", "x", 1), "'x' does not belong"),
+        ("55" + "0" * 79, "the clues clash: row 1 has two 5s, at columns 1 and 2"),
+        ("5" + "0" * 8 + "5" + "0" * 71, "the clues clash: column 1 has two 5s, at rows 1 and 2"),
+        ("5" + "0" * 9 + "5" + "0" * 70, "the clues clash: box 1 has two 5s"),
+        (UNSOLVABLE, "no solution"),
+        (SEVERAL, "several solutions"),
+        ("1" + "0" * 14 + "5", "5 is no digit of a 4 x 4 grid"),
+        ("nothing.txt", "no such file"),
+        ("", "0 cells"),
+    ],
+)
+def test_what_is_no_puzzle_is_refused_in_one_line(command, puzzle, words):
+    code, out, err = command("solve", puzzle)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_files_that_cannot_be_read_are_refused(command, tmp_path):
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    assert "cannot read" in command("solve", tmp_path / "binary")[2]
+    assert "no such file" in command("solve", tmp_path)[2], "a folder is not read"
+
+
+def test_a_complaint_names_the_file(tmp_path):
+    (tmp_path / "bad.txt").write_text(PUZZLE[:-2])
+    with pytest.raises(UsageError, match=r"bad\.txt: the puzzle has 79 cells"):
+        read_puzzle(str(tmp_path / "bad.txt"))
+
+
+def test_an_empty_dash_is_refused(command, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    code, _, err = command("solve", "-")
+    assert code == 2
+    assert "stdin: the puzzle has 0 cells" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--nfe", "0"], "--nfe 0"),
+        (["--kappa", "1.5"], "--kappa 1.5"),
+        (["--kappa", "nan"], "--kappa nan"),
+        (["--scorer", "qualty"], "did you mean 'quality'"),
+        (["--checkpoint", "nowhere"], "nowhere"),
+        (["--html", "missing/page.html"], "no folder missing"),
+        (["--html", "."], "is a folder"),
+    ],
+)
+def test_bad_options_are_refused(command, options, words):
+    code, out, err = command("solve", PUZZLE, *options)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+# -- answering ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_packaged_model_solves_the_built_in_puzzle(command, no_stdin, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, err = command("solve", "--json", "--html", page)
+    answer = json.loads(out)
+    assert (code, err) == (0, "")
+    assert answer["puzzle"] == PUZZLE
+    assert answer["solution"] == "".join(map(str, check(parse(PUZZLE)))), "what a solver finds without any model"
+    assert answer["solved"] is True
+    assert answer["violation"] is None
+    assert answer["milliseconds"] > 0
+    rounds = answer["rounds"]
+    assert 2 <= answer["nfe"] == len(rounds) <= 4, "the demo shows refinement, within the budget"
+    assert rounds[-1]["values"] == answer["solution"]
+    committed = [sum(r["committed"]) for r in rounds]
+    assert committed == sorted(committed)
+    assert committed[-1] == 81
+    data = json.loads(re.search(r"<script[^>]*json[^>]*>(.*?)</script>", page.read_text(), re.S)[1])
+    assert "".join(map(str, data["rounds"][-1]["values"])) == answer["solution"]
+
+
+def test_options_reach_the_sampler(command, untrained):
+    def answer(*options):
+        return json.loads(command("solve", SMALL, "--checkpoint", untrained, "--json", *options)[1])
+
+    assert len(answer("--nfe", 1)["rounds"]) == 1
+    assert len(answer("--nfe", 3, "--kappa", 1)["rounds"]) == 3, "nothing scores 1: only the floor commits"
+    assert len(answer("--nfe", 3, "--kappa", 0)["rounds"]) == 1, "everything scores 0 or more"
+    assert len(answer("--nfe", 3, "--scorer", "none")["rounds"]) == 1, "no scorer: all is committed at once"
+    one, same, other = answer("--seed", 1), answer("--seed", 1), answer("--seed", 2)
+    del one["milliseconds"], same["milliseconds"]
+    assert one == same
+    assert one["rounds"] != other["rounds"]
+
+
+def test_a_wrong_answer_is_called_wrong(command, untrained):
+    code, out, _ = command("solve", SMALL, "--checkpoint", untrained, "--json")
+    answer = json.loads(out)
+    broken = violation(np.array([int(d) for d in answer["solution"]]), parse(SMALL))
+    assert code == 1
+    assert answer["solved"] is False
+    assert answer["violation"] == broken is not None
+    code, out, _ = command("solve", SMALL, "--checkpoint", untrained)
+    assert code == 1
+    assert "wrong after" in out
+    assert broken in " ".join(out.split())
+
+
+def test_the_built_in_puzzle_fits_the_checkpoint(command, untrained, no_stdin):
+    answer = json.loads(command("solve", "--checkpoint", untrained, "--json")[1])
+    assert answer["puzzle"] == SMALL
+
+
+@pytest.mark.parametrize(("puzzle", "small"), [(SMALL, False), (PUZZLE, True)])
+def test_a_grid_of_another_size_is_refused(command, untrained, puzzle, small):
+    code, out, err = command("solve", puzzle, *(["--checkpoint", untrained] if small else []))
+    assert (code, out) == (2, "")
+    assert ("is 9 x 9" if small else "is 4 x 4") in err
+
+
+def test_a_model_of_another_task_is_refused(command, monkeypatch):
+    from dbtm.sampling.sampler import Sampler
+    from dbtm.tasks.toy import Markov
+    from tests.conftest import random_map
+
+    monkeypatch.setattr("dbtm.loading.load", lambda *_: Sampler(random_map(), task=Markov()))
+    code, _, err = command("solve", PUZZLE)
+    assert code == 2
+    assert "'markov', not on Sudoku" in err
+
+
+def test_the_whole_command_in_a_plain_terminal():
+    """No colour codes, every kind of cell marked, and none of the slow imports that solving has no use for."""
+    code = (
+        "import sys; from dbtm.cli import main; sys.argv = ['dbtm', 'solve']\n"
+        "try: main()\n"
+        "except SystemExit as ended: print('exit', ended.code)\n"
+        "print(sorted({'numba', 'scipy', 'matplotlib'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment
+    )
+    assert run.stdout.endswith("exit 0\n[]\n"), run.stderr
+    assert "\x1b" not in run.stdout
+    assert re.search(r"solved in \d of 4 network evaluations, \d+ ms", run.stdout)
+    for kind in ("5 clue", "5' committed", "5? refining", "round 2"):
+        assert kind in run.stdout
+
+
+# -- demo --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_solves_and_writes_its_page(command, tmp_path):
+    code, out, _ = command("demo", "--out", tmp_path / "demo")
+    assert code == 0
+    assert "solved in" in out
+    assert "dbtm demo simplex" in out
+    assert "<script" in (tmp_path / "demo" / "sudoku.html").read_text()
+
+
+def test_an_unknown_demo_is_refused(command, tmp_path):
+    code, _, err = command("demo", "sudko", "--out", tmp_path)
+    assert code == 2
+    assert "did you mean 'sudoku'" in err
