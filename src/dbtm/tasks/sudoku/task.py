@@ -24,7 +24,7 @@ EVALUATION_SEED = 100 * MOST_SEED  # beyond the seeds of all pools (`pools`)
 @register
 @dataclass(frozen=True)
 class Sudoku(Task):
-    """A pool of puzzles from our generator, in an order of its own every epoch, under random symmetries."""
+    """A pool of puzzles from our generator, drawn with replacement, under random symmetries."""
 
     name = "sudoku"
     box: int = 3
@@ -41,7 +41,7 @@ class Sudoku(Task):
         if self.pool < 1 or not self.clues:
             raise UsageError("task.pool must be at least 1 and task.clues must name at least one range, [[30,30]]")
         if not 0 <= self.seed < MOST_SEED:
-            raise UsageError(f"task.seed={self.seed} must be from 0 to {MOST_SEED - 1}: larger seeds are for evaluation")
+            raise UsageError(f"task.seed={self.seed} must be from 0 to {MOST_SEED - 1}: larger ones are for evaluation")
 
     @cached_property
     def layout(self) -> Layout:
