@@ -29,8 +29,8 @@ def measure(name: str, seed: int) -> dict:
         rows = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
     last = next(row for row in reversed(rows) if any(k.startswith("eval/") for k in row))
     result = {k.removeprefix("eval/"): v for k, v in last.items() if k.startswith("eval/") and k != "eval/score"}
-    seconds = round(time.monotonic() - started)
-    return {"recipe": name, "seed": seed, "steps": run.train.steps, "batch": run.train.batch, "seconds": seconds} | result
+    settings = {"recipe": name, "seed": seed, "steps": run.train.steps, "batch": run.train.batch}
+    return {**settings, "seconds": round(time.monotonic() - started), **result}
 
 
 def main() -> None:
