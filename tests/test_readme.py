@@ -1,6 +1,7 @@
 """The README is true: its Python example runs, its commands exist, its numbers are those of results/."""
 
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from typer.main import get_command
@@ -17,6 +18,13 @@ def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     assert len(code.strip().splitlines()) == 5
     exec(compile(code, "README.md", "exec"), {})
     assert "[[" in capsys.readouterr().out
+
+
+def test_its_tables_are_those_of_results():
+    specification = spec_from_file_location("readme", ROOT / "benchmarks" / "readme.py")
+    module = module_from_spec(specification)
+    specification.loader.exec_module(module)
+    assert module.rendered(README) == README, "run python benchmarks/readme.py"
 
 
 def test_every_command_it_names_exists():
