@@ -26,7 +26,7 @@ def doctor() -> None:
     for label, softcap in (("attention", 0.0), ("attention, softcap", 50.0)):
         backend, reason = choose(softcap)
         rows.append((label, f"{backend}: {reason}"))
-    rows.append(("tangents", "by hand in every layer, under no_grad; attention's by kernels/reference.py"))
+    rows.append(("tangents", "by hand in every layer, under no_grad, beside the value"))
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:{width}}  {value}")

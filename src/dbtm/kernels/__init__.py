@@ -1,1 +1,3 @@
-"""Attention with its tangent: the specification (reference) and the choice of backend (dispatch)."""
+"""Attention with its tangent: the specification (reference), the Triton kernels and their operators (ops), and the
+choice between them (dispatch).
+"""

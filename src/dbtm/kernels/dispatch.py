@@ -1,17 +1,87 @@
-"""Chooses how attention is computed, and says why (`dbtm doctor` prints it)."""
+"""Chooses how attention is computed, and says why (`dbtm doctor` prints it).
+
+Backends of one call:
+
+    reference   plain PyTorch, any device and dtype; holds the (B, H, L, L) logits
+    sdpa        value and backward by PyTorch's fused attention, which has no softcap; the tangent by the reference
+    triton      value and tangent in one pass of our kernel, backward by our kernels; takes a softcap
+
+The Triton kernels agree with the reference under Triton's interpreter, but have not been measured on a GPU yet: until
+they are, they serve only where they are asked for.
+
+DBTM_ATTENTION=reference|sdpa|triton in the environment, or `force`, overrides the choice wherever it can be obeyed.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dbtm.kernels import reference
+from dbtm.errors import UsageError, nearest
+from dbtm.kernels import ops, reference
+
+BACKENDS = ("reference", "sdpa", "triton")
+HAS_TRITON = find_spec("triton") is not None
+MAX_HEAD_DIM = 128  # wider heads do not fit the kernels' registers
+
+_forced: str | None = None
 
 
-def choose(softcap: float) -> tuple[str, str]:
-    """(backend, reason) for the value of attention."""
-    if softcap == 0:
-        return "sdpa", "no softcap: PyTorch's fused scaled_dot_product_attention, value and backward"
-    return "reference", "tanh softcap on the logits: plain PyTorch (the fused attention has no softcap)"
+def set_backend(backend: str | None) -> None:
+    """Use this backend wherever it can serve; None leaves the choice to `choose`."""
+    global _forced
+    if backend is not None and backend not in BACKENDS:
+        raise UsageError(f"DBTM_ATTENTION: no backend '{backend}'{nearest(backend, BACKENDS)}")
+    _forced = backend
+
+
+@contextmanager
+def force(backend: str | None) -> Iterator[None]:
+    """`set_backend` for the length of a with block."""
+    before = _forced
+    set_backend(backend)
+    try:
+        yield
+    finally:
+        set_backend(before)
+
+
+set_backend(os.environ.get("DBTM_ATTENTION") or None)
+
+
+def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int) -> str:
+    """Why the Triton kernels cannot serve, or an empty string."""
+    if not cuda and os.environ.get("TRITON_INTERPRET") != "1":  # its emulation on a CPU, for the tests
+        return "no GPU"
+    if not HAS_TRITON:
+        return "Triton is not installed"
+    if dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return f"Triton kernels have no {dtype}"
+    if head_dim > MAX_HEAD_DIM:
+        return f"head width {head_dim} is over the kernels' {MAX_HEAD_DIM}"
+    return ""
+
+
+def choose(
+    softcap: float,
+    tangent: bool = False,
+    cuda: bool | None = None,
+    dtype: torch.dtype = torch.float32,
+    head_dim: int = 64,
+) -> tuple[str, str]:
+    """(backend, reason) for one call of attention; `cuda` defaults to whether this machine has a GPU."""
+    cuda = torch.cuda.is_available() if cuda is None else cuda
+    why_not = no_triton(cuda, dtype, head_dim)
+    if _forced == "reference" or (_forced == "sdpa" and not softcap) or (_forced == "triton" and not why_not):
+        return _forced, "forced (DBTM_ATTENTION)"
+    if softcap:
+        why_not = why_not or "our kernels are not yet measured on a GPU: DBTM_ATTENTION=triton turns them on"
+        return "reference", f"tanh softcap on the logits, which the fused attention lacks: plain PyTorch ({why_not})"
+    return "sdpa", "no softcap: PyTorch's fused scaled_dot_product_attention, value and backward"
 
 
 def attention(
@@ -21,11 +91,15 @@ def attention(
     tangents: tuple[Tensor, Tensor, Tensor] | None = None,
     softcap: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
-    """Value under autograd and, where tangents (dq, dk, dv) are given, the tangent under no_grad; (B, H, L, d)."""
-    if choose(softcap)[0] == "sdpa":
-        o = F.scaled_dot_product_attention(q, k, v)
-    else:
-        o = reference.attention(q, k, v, softcap)
+    """Value under autograd and, where tangents (dq, dk, dv) are given, the tangent as a constant; (B, H, L, d)."""
+    kind = (q.is_cuda, q.dtype, q.shape[-1])
+    backend, _ = choose(softcap, tangents is not None, *kind)
+    if backend == "triton":
+        if tangents is None:
+            return ops.attention(q, k, v, softcap)[0], None
+        o, do, _ = ops.attention_dual(q, k, v, *tangents, softcap)
+        return o, do
+    o = F.scaled_dot_product_attention(q, k, v) if backend == "sdpa" else reference.attention(q, k, v, softcap)
     if tangents is None:
         return o, None
     with torch.no_grad():

@@ -1,0 +1,218 @@
+"""Head and losses in chunks of rows: no (N, V) logits, probabilities, tangents or one-hots for all rows at once.
+
+For every row n of the trunk state h with its tangent dh, with f = W h + b, df = W dh and T = softmax f,
+
+    transport_n = w |dT|^2             w = sg[(|dT|^2 + c)^-r]       dT = T (df - sum_j T_j df_j)
+    endpoint_n  = w' CE(T, x1)         w' = sg[(|T - x1|^2 + c')^-r']
+    loss        = sum_n alpha_n transport_n + beta_n endpoint_n
+
+with row weights alpha, beta that hold masks, lambdas and the common denominator; they are constants, so the gradient of
+the loss is known as soon as a chunk's logits are:
+
+    d loss / d f_n = T (beta w' - 2 alpha w (dT - sum_j T_j dT_j)) - beta w' x1
+
+It is computed there and multiplied into the gradients of h, W and b on the spot; backward only scales them by the
+gradient of the loss. That makes 4 products of N x V x D (f, df, h's gradient, W's), where recomputing the logits in
+backward would make 6, for the price of W's gradient held in float32 from forward to backward.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dbtm.kernels.dispatch import HAS_TRITON
+from dbtm.losses.adaptive import adaptive_weight
+
+BUDGET = 2**30  # bytes of one chunk's logits, tangents and gradients
+
+
+class HeadLosses(NamedTuple):
+    """The loss, and what is known of every row: constants, for named terms, commits and the quality head.
+
+    Rows that were not visited hold 0, and -1 as their argmax.
+    """
+
+    loss: Tensor  # () sum_n alpha_n transport_n + beta_n endpoint_n
+    transport: Tensor  # (N,) w |dT|^2
+    endpoint: Tensor  # (N,) w' CE(T, x1)
+    argmax: Tensor  # (N,) argmax T
+    confidence: Tensor  # (N,) max T
+    right: Tensor  # (N,) T at x1
+
+
+class Adaptive(NamedTuple):
+    """c and r of the two adaptive weights."""
+
+    c: float = 1.0
+    r: float = 0.5
+    endpoint_c: float = 1.0
+    endpoint_r: float = 0.5
+
+
+def chunked_head(
+    h: Tensor,
+    dh: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    tokens: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    adaptive: Adaptive = Adaptive(),
+    rows: Tensor | None = None,
+    budget: int = BUDGET,
+) -> HeadLosses:
+    """Losses and reads of the head over h (N, D), dh (N, D) or None, W (V, D), b (V,), tokens (N,), alpha, beta (N,).
+
+    Equal to `losses.transport` and `losses.endpoint` on the dense logits, weighted and summed. Only `rows` are visited:
+    by default those with a weight, found by a look at the weights that waits for the GPU; a caller who knows the rows
+    before the network runs (or wants to read others too) hands in their indices. Without dh there is no transport.
+    Products take the dtype of h, sums are float32 or wider; float16 has too short a range for gradients this small.
+    """
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (h, weight, bias))
+    chunk = rows_per_chunk(weight.shape[0], h.dtype, dh is not None, budget)
+    loss, transport, endpoint, argmax, confidence, right, *_ = head_sweep(
+        h, dh, weight, bias, tokens, alpha, beta, rows, list(adaptive), chunk, wanted
+    )
+    return HeadLosses(loss, transport, endpoint, argmax, confidence, right)
+
+
+def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int) -> int:
+    """As many rows as the budget holds of wide logits, their tangents and gradients: whole tiles of 128 if it can."""
+    wide = torch.promote_types(dtype, torch.float32).itemsize
+    rows = max(1, budget // (vocab * wide * (3 if tangent else 2)))
+    return rows if rows < 128 else rows // 128 * 128
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a b, summed and returned in float32 or wider."""
+    if a.is_cuda and a.dtype in (torch.bfloat16, torch.float16):
+        return torch.mm(a, b, out_dtype=torch.float32)
+    wide = torch.promote_types(a.dtype, torch.float32)
+    return a.to(wide) @ b.to(wide)
+
+
+class RowTerms(NamedTuple):
+    """The rows of one chunk: as in HeadLosses, and the gradient of the loss towards their logits where it is wanted."""
+
+    transport: Tensor
+    endpoint: Tensor
+    argmax: Tensor
+    confidence: Tensor
+    right: Tensor
+    gradient: Tensor | None
+
+
+def row_terms(
+    f: Tensor,
+    df: Tensor | None,
+    bias: Tensor,
+    tokens: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    adaptive: Adaptive,
+    wanted: bool,
+) -> RowTerms:
+    """One chunk by the formulas above from f = W h, still without the bias, and df (n, V); it works in their memory."""
+    top, argmax = f.add_(bias).max(-1)
+    below_top = f.sub_(top[:, None]).gather(-1, tokens[:, None]).squeeze(-1)
+    T = f.exp_()
+    l = T.sum(-1)
+    T.div_(l[:, None])
+    log_right = below_top - l.log()
+    right = log_right.exp()
+    mismatch = T.square().sum(-1) - 2 * right + 1
+    endpoint_w = adaptive_weight(mismatch, adaptive.endpoint_c, adaptive.endpoint_r)
+    pull = beta * endpoint_w
+    transport, gradient = torch.zeros_like(l), None
+    if df is not None:
+        dT = df.sub_((T * df).sum(-1, keepdim=True)).mul_(T)
+        length = dT.square().sum(-1)
+        w = adaptive_weight(length, adaptive.c, adaptive.r)
+        transport = w * length
+        if wanted:
+            along = (T * dT).sum(-1, keepdim=True)
+            gradient = dT.sub_(along).mul_((-2 * alpha * w)[:, None]).add_(pull[:, None]).mul_(T)
+    elif wanted:
+        gradient = T.mul_(pull[:, None])
+    if gradient is not None:
+        gradient.scatter_add_(-1, tokens[:, None], -pull[:, None])
+    return RowTerms(transport, -log_right * endpoint_w, argmax, 1 / l, right, gradient)
+
+
+@torch.library.custom_op("dbtm::head_sweep", mutates_args=())
+def head_sweep(
+    h: Tensor,
+    dh: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    tokens: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    rows: Tensor | None,
+    adaptive: list[float],
+    chunk: int,
+    wanted: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """One sweep over chunks of rows: loss, the five reads, and the gradients towards h, W, b (empty unless wanted).
+
+    An operator of its own, since the number of rows is known only when it runs: opaque to torch.compile, no break.
+    """
+    wide = torch.promote_types(h.dtype, torch.float32)
+    fused = h.is_cuda and HAS_TRITON and wide == torch.float32
+    if fused:
+        from dbtm.kernels import triton_head
+    alpha, beta, bias, W = alpha.to(wide), beta.to(wide), bias.detach().to(wide), weight.detach().to(h.dtype)
+    if rows is None:
+        has_weight = beta != 0 if dh is None else (alpha != 0) | (beta != 0)
+        rows = has_weight.nonzero().squeeze(-1)
+    reads = [h.new_zeros(len(h), dtype=wide) for _ in range(5)]
+    reads[2] = torch.full_like(tokens, -1)
+    grads = [torch.zeros_like(x, dtype=t) for x, t in ((h, h.dtype), (weight, wide), (bias, wide)) if wanted]
+    for index in rows.split(chunk) if len(rows) else ():
+        h_n = h.detach()[index]
+        f = product(h_n, W.T)
+        df = None if dh is None else product(dh.detach()[index], W.T)
+        given = (bias, tokens[index], alpha[index], beta[index])
+        if fused:
+            terms = RowTerms(*triton_head.row_terms(f, df, *given, adaptive, h.dtype if wanted else None))
+        else:
+            terms = row_terms(f, df, *given, Adaptive(*adaptive), wanted)
+        for read, term in zip(reads, terms[:5], strict=True):
+            read[index] = term
+        if terms.gradient is not None:
+            g = terms.gradient.to(h.dtype)
+            grads[0][index] = product(g, W).to(h.dtype)
+            grads[1] += product(g.T, h_n)
+            grads[2] += terms.gradient.sum(0, dtype=wide)
+    loss = (alpha * reads[0] + beta * reads[1]).sum()
+    grad_h, grad_weight, grad_bias = grads or (h.new_empty(0), weight.new_empty(0), bias.new_empty(0))
+    return loss, reads[0], reads[1], reads[2], reads[3], reads[4], grad_h, grad_weight, grad_bias
+
+
+@head_sweep.register_fake
+def _(h, dh, weight, bias, tokens, alpha, beta, rows, adaptive, chunk, wanted):
+    wide = torch.promote_types(h.dtype, torch.float32)
+    reads = [h.new_empty(len(h), dtype=wide) for _ in range(5)]
+    reads[2] = torch.empty_like(tokens)
+    grads = [torch.empty_like(x, dtype=t) for x, t in ((h, h.dtype), (weight, wide), (bias, wide)) if wanted]
+    return h.new_empty((), dtype=wide), *reads, *(grads or (h.new_empty(0), weight.new_empty(0), bias.new_empty(0)))
+
+
+def _save(ctx, inputs, output):
+    _, _, weight, bias, *_ = inputs
+    _, *others = output
+    ctx.mark_non_differentiable(*others)
+    ctx.save_for_backward(*others[-3:])
+    ctx.dtypes, ctx.other_inputs = (weight.dtype, bias.dtype), len(inputs) - 4
+
+
+def _backward(ctx, g_loss, *_):
+    """The gradients of the sweep, times the gradient of the loss."""
+    grad_h, grad_weight, grad_bias = (g_loss * x for x in ctx.saved_tensors)
+    weight_dtype, bias_dtype = ctx.dtypes
+    others = [None] * ctx.other_inputs
+    return grad_h, None, grad_weight.to(weight_dtype), grad_bias.to(bias_dtype), *others
+
+
+head_sweep.register_autograd(_backward, setup_context=_save)

@@ -1,0 +1,49 @@
+"""Which backend serves which call, and that the choice can be forced."""
+
+import pytest
+import torch
+
+from dbtm.errors import UsageError
+from dbtm.kernels import dispatch
+from dbtm.kernels.dispatch import choose, force
+
+
+@pytest.mark.parametrize(
+    ("softcap", "tangent", "cuda", "dtype", "head_dim", "triton", "want"),
+    [
+        (0.0, False, False, torch.float32, 64, True, "sdpa"),
+        (0.0, True, False, torch.float32, 64, True, "sdpa"),
+        (50.0, False, False, torch.float32, 64, True, "reference"),
+        (0.0, False, True, torch.bfloat16, 64, True, "sdpa"),
+        (0.0, True, True, torch.bfloat16, 64, True, "sdpa"),
+        (50.0, False, True, torch.bfloat16, 64, True, "reference"),
+        (50.0, True, True, torch.bfloat16, 64, False, "reference"),
+        (0.0, True, True, torch.bfloat16, 64, False, "sdpa"),
+    ],
+)
+def test_choice(monkeypatch, softcap, tangent, cuda, dtype, head_dim, triton, want):
+    monkeypatch.setattr(dispatch, "HAS_TRITON", triton)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with force(None):
+        backend, reason = choose(softcap, tangent, cuda, dtype, head_dim)
+    assert backend == want
+    assert reason
+
+
+def test_force(monkeypatch):
+    monkeypatch.setattr(dispatch, "HAS_TRITON", True)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with force("reference"):
+        assert choose(0.0)[0] == "reference"
+        with force("sdpa"):
+            assert choose(0.0, True, True, torch.bfloat16)[0] == "sdpa"
+            assert choose(50.0, True, True, torch.bfloat16)[0] == "reference"  # it has no softcap: not obeyed
+        with force("triton"):
+            assert choose(50.0, True, True, torch.float16, 128)[0] == "triton"
+            assert choose(0.0, False, True, torch.bfloat16)[0] == "triton"
+            assert choose(50.0, True, True, torch.float64)[0] == "reference"  # no kernel for it: not obeyed
+            assert choose(50.0, True, True, torch.bfloat16, 256)[0] == "reference"
+            assert choose(0.0, True, False, torch.float32)[0] == "sdpa"
+        assert choose(0.0)[0] == "reference"
+    with pytest.raises(UsageError, match="did you mean 'triton'"), force("tritn"):
+        pass
