@@ -32,8 +32,8 @@ def sudoku() -> str:
     total = ours["rows"][0]["total"]
     lines += [
         "",
-        f"{total:,} puzzles a difficulty from seed {ours['data']['seed']}, never trained on; thresholds chosen on other "
-        f"puzzles. dbtm: one checkpoint for all difficulties, {model['parameters'] / 1e6:.1f}M parameters (8 blocks "
+        f"{total:,} puzzles a difficulty from seed {ours['data']['seed']}, never trained on; thresholds chosen on "
+        f"others. dbtm: one checkpoint for all difficulties, {model['parameters'] / 1e6:.1f}M parameters (8 blocks "
         f"applied twice), {model['flops_per_evaluation'] / 1e9:.1f} GFLOPs an evaluation, trained for "
         f"{training['seconds'] / 60:.0f} minutes on one {training['hardware']} ({training['steps']:,} steps of "
         f"{training['batch']:,}). Paper: {theirs['parameters'] / 1e6:.1f}M parameters, "
