@@ -86,4 +86,5 @@ def sudoku_mini() -> RunConfig:
         ril=replace(big.ril, depths=(3,)),
         optim=replace(big.optim, warmup=100),
         train=TrainConfig(steps=1_500, batch=64, log_every=25, checkpoint_every=300, evaluate_every=300),
+        sample=replace(big.sample, kappa=0.99),
     )
