@@ -61,7 +61,7 @@ def test_attention(softcap, rotary):
     torch.manual_seed(1)
     layer = Attention(16, 2, softcap)
     torch.nn.init.normal_(layer.qkv.weight)
-    angles = rotary_angles(5, 8, torch.device("cpu")) if rotary else None
+    angles = rotary_angles(5, 8, torch.device("cpu"), torch.float64) if rotary else None
     check(lambda x, dx=None: layer(x, dx, angles), torch.randn(2, 5, 16), torch.randn(2, 5, 16))
 
 

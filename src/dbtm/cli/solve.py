@@ -141,8 +141,9 @@ def _stdin_waits() -> bool:
 def load_sudoku(checkpoint: str, device: str = "auto") -> "Sampler":
     """The sampler of a checkpoint that was trained on Sudoku."""
     # PyTorch's threads wait for each other by spinning. A solve is hundreds of short steps, and where other processes
-    # want the same cores, .3 s were seen to become 20 s. Threads that sleep cost little. (Read when torch is loaded.)
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # want the same cores, .3 s were seen to become 20 s; threads that sleep at once make it half as slow again. So they
+    # spin for a moment, then sleep. (Read when torch is loaded.)
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
     from dbtm.loading import load
     from dbtm.tasks.sudoku.task import Sudoku
 

@@ -9,21 +9,23 @@ from dbtm.nn.layers import Attention, Dropout, Dual, FeedForward, LayerNorm, Lin
 def modulate(normed: Dual, shift: Tensor, scale: Tensor, dtype: torch.dtype) -> Dual:
     """x (1 + scale) + shift and its tangent, handed on in the dtype of the matrix products."""
     x, dx = normed
-    y = (x * (1 + scale) + shift).to(dtype)
+    factor = 1 + scale.to(x.dtype)
+    y = torch.addcmul(shift.to(x.dtype), x, factor).to(dtype)
     if dx is None:
         return y, None
     with torch.no_grad():
-        return y, (dx * (1 + scale)).to(dtype)
+        return y, (dx * factor).to(dtype)
 
 
 def add_gated(x: Tensor, dx: Tensor | None, gate: Tensor, branch: Dual) -> Dual:
     """The residual connection x + gate * branch; the residual stream keeps its own (wide) dtype."""
     y, dy = branch
-    x = x + gate * y.to(x.dtype)
+    gate = gate.to(x.dtype)
+    x = torch.addcmul(x, gate, y.to(x.dtype))
     if dx is None or dy is None:
         return x, None
     with torch.no_grad():
-        return x, dx + gate * dy.to(dx.dtype)
+        return x, torch.addcmul(dx, gate, dy.to(dx.dtype))
 
 
 class Block(nn.Module):

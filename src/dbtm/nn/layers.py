@@ -99,16 +99,16 @@ class Dropout(nn.Module):
             return x * mask, dx * mask
 
 
-def rotary_angles(length: int, head_dim: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """cos and sin of the rotary position embedding, (L, head_dim / 2)."""
+def rotary_angles(length: int, head_dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin of the rotary position embedding, (L, head_dim / 2); the angles are computed in float64."""
     frequency = 10000.0 ** (-torch.arange(0, head_dim, 2, device=device, dtype=torch.float64) / head_dim)
     angle = torch.arange(length, device=device, dtype=torch.float64)[:, None] * frequency
-    return angle.cos(), angle.sin()
+    return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
     """Rotary embedding of x (..., L, head_dim): linear, so it serves value and tangent alike."""
-    cos, sin = (r.to(x.dtype) for r in rotary)
+    cos, sin = rotary
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
 
@@ -124,10 +124,9 @@ class Attention(nn.Module):
 
     def heads_of(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
         """Split the joint projection into q, k, v of shape (B, H, L, d), rotating q and k."""
-        q, k, v = x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        if rotary is not None:
-            q, k = rotate(q, rotary), rotate(k, rotary)
-        return q, k, v
+        qkv = x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k = qkv[:2] if rotary is None else rotate(qkv[:2], rotary)
+        return q, k, qkv[2]
 
     def forward(self, x: Tensor, dx: Tensor | None = None, rotary: tuple[Tensor, Tensor] | None = None) -> Dual:
         qkv, dqkv = self.qkv(x, dx)

@@ -62,9 +62,9 @@ class TransportMap(nn.Module):
         """Rotary angles for this many heads, kept between calls."""
         if not self.config.rotary:
             return None
-        key = (length, width // heads, self.embedding.device)
+        key = (length, width // heads, self.embedding.device, self.dtype)
         if key not in self._rotary:
-            self._rotary[key] = rotary_angles(length, width // heads, self.embedding.device)
+            self._rotary[key] = rotary_angles(*key)
         return self._rotary[key]
 
     # -- embedding of a state --------------------------------------------------------------------------------------
