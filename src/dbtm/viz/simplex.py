@@ -36,7 +36,7 @@ def draw(model: TransportMap, p: tuple[float, ...], path: Path, cells: int = 160
     figure, axes = plt.subplots(1, 2, figsize=(9, 4.6), layout="constrained")
     for axis, (title, vertex) in zip(axes, panels.items(), strict=True):
         extent = (reach[0], reach[-1], reach[0], reach[-1])
-        image = vertex.reshape(cells, cells)
+        image = np.ma.masked_less(vertex.reshape(cells, cells), 0)  # -1: exactly on a basin boundary
         axis.imshow(image, origin="lower", extent=extent, cmap=ListedColormap(COLOURS), vmin=0, vmax=2, alpha=0.75)
         axis.plot(*corners[[0, 1, 2, 0]].T, color="black", linewidth=1)
         for j, corner in enumerate(corners):
