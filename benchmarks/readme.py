@@ -36,7 +36,8 @@ def sudoku() -> str:
         f"others. dbtm: one checkpoint for all difficulties, {model['parameters'] / 1e6:.1f}M parameters (8 blocks "
         f"applied twice), {model['flops_per_evaluation'] / 1e9:.1f} GFLOPs an evaluation, trained for "
         f"{training['seconds'] / 60:.0f} minutes on one {training['hardware']} ({training['steps']:,} steps of "
-        f"{training['batch']:,}). Paper: {theirs['parameters'] / 1e6:.1f}M parameters, "
+        f"{training['batch']:,}, in three segments: see results/sudoku-training.json). "
+        f"Paper: {theirs['parameters'] / 1e6:.1f}M parameters, "
         f"{theirs['flops_per_evaluation'] / 1e9:.1f} GFLOPs (computed from its sizes), up to 200,000 steps of 256.",
     ]
     return "\n".join(lines)
@@ -56,7 +57,7 @@ def toys() -> str:
     )
     tv = " / ".join(f"{average('markov', f'pair_tv_{k}'):.3f}" for k in (1, 2, 4))
     lines.append(
-        f"| `markov` | total variation of adjacent pairs at 1 / 2 / 4 NFE; the best independent positions reach "
+        f"| `markov` | total variation of adjacent pairs at 1 / 2 / 4 NFE; independent positions cannot get below "
         f"{average('markov', 'independent'):.3f} | {tv} |"
     )
     if any(row["recipe"] == "sudoku-mini" for row in rows):

@@ -6,6 +6,7 @@ names it and the nearest valid name.
 
 import dataclasses
 import json
+import math
 import types
 import typing
 from dataclasses import dataclass, field
@@ -41,8 +42,12 @@ class ModelConfig:
     quality_heads: int = 4
 
     def __post_init__(self):
-        positive(self, "vocab", "length", "width", "depth", "heads", "ffn", "cond_dim", "loops", "embed_std")
-        in_range(self, "dropout", 0, 1)
+        positive(self, "length", "width", "depth", "heads", "ffn", "cond_dim", "loops", "embed_std")
+        positive(self, "quality_width", "quality_depth", "quality_heads")
+        if self.vocab < 2:
+            raise UsageError(f"model.vocab={self.vocab} must be at least 2")
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"model.dropout={self.dropout} must be at least 0 and below 1")
         for width, heads in (("width", "heads"), ("quality_width", "quality_heads")):
             if getattr(self, width) % (2 * getattr(self, heads)):
                 raise UsageError(
@@ -91,9 +96,9 @@ class LossConfig:
     semigroup_start: int = 0  # first step with the semigroup loss
 
     def __post_init__(self):
-        for name in ("transport", "boundary", "anchor", "semigroup", "quality"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"loss.{name} must not be negative")
+        not_negative(self, "transport", "boundary", "anchor", "semigroup", "quality", "r", "endpoint_r")
+        if self.semigroup and (not self.semigroup_depths or min(self.semigroup_depths) < 1):
+            raise UsageError("loss.semigroup_depths needs at least one number of applications, each at least 1")
         positive(self, "c", "endpoint_c", "positive_weight", "boundary_fraction", "interpolant_fraction")
         in_range(self, "boundary_fraction", 0, 1)
         in_range(self, "interpolant_fraction", 0, 1)
@@ -114,8 +119,7 @@ class RilConfig:
     start: int = 0
 
     def __post_init__(self):
-        if self.weight < 0:
-            raise UsageError("ril.weight must not be negative")
+        not_negative(self, "weight", "quality")
         if not self.depths or min(self.depths) < 1:
             raise UsageError("ril.depths needs at least one rollout depth, each at least 1")
         positive(self, "later_fraction")
@@ -135,8 +139,7 @@ class DistillConfig:
     refresh: int = 5_000  # steps between copies of the EMA into the teacher
 
     def __post_init__(self):
-        if self.weight < 0:
-            raise UsageError("distill.weight must not be negative")
+        not_negative(self, "weight")
         positive(self, "depth", "temperature", "refresh")
 
 
@@ -160,10 +163,11 @@ class OptimConfig:
 
     def __post_init__(self):
         positive(self, "lr", "eps", "muon_lr")
+        not_negative(self, "clip", "weight_decay", "warmup")
+        if not all(0 <= beta < 1 for beta in (*self.betas, self.muon_momentum)):
+            raise UsageError("optim.betas and optim.muon_momentum must be at least 0 and below 1")
         in_range(self, "ema", 0, 1)
         in_range(self, "decay_fraction", 0, 1)
-        if self.warmup < 0:
-            raise UsageError("optim.warmup must not be negative")
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,12 @@ class TrainConfig:
 
     def __post_init__(self):
         positive(self, "steps", "batch", "log_every", "checkpoint_every", "keep")
+        not_negative(self, "micro_batch", "evaluate_every", "seed")
+        in_range(self, "seed", 0, 2**62)
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise UsageError(
+                f"train.device={self.device} is not a choice{nearest(self.device, ['auto', 'cpu', 'cuda'])}"
+            )
 
 
 @dataclass(frozen=True)
@@ -197,14 +207,15 @@ class SampleConfig:
     scorer: Literal["confidence", "quality", "none"] = "confidence"
     commit: bool = True
     temperature: float = 0.0
-    sigma: float = 1.0
+    sigma: float | None = None  # scale of the prior; None: the one of training
     repetition_penalty: float = 0.0
     fresh_noise: bool = True
 
     def __post_init__(self):
-        positive(self, "nfe", "sigma")
-        if self.temperature < 0 or self.repetition_penalty < 0:
-            raise UsageError("sample.temperature and sample.repetition_penalty must not be negative")
+        positive(self, "nfe")
+        not_negative(self, "temperature", "repetition_penalty")
+        if self.sigma is not None:
+            positive(self, "sigma")
 
     def tuned_kappa(self, nfe: int) -> float:
         """The threshold for a budget: that of the largest tuned budget within it, else `kappa`."""
@@ -235,12 +246,22 @@ class RunConfig:
             )
         if self.sample.scorer == "quality" and not self.model.quality:
             raise UsageError("sample.scorer=quality needs the quality head: set model.quality=true")
+        terms = [self.loss.transport, self.loss.boundary, self.loss.anchor, self.loss.semigroup]
+        if not any([*terms, self.ril.weight, self.distill.weight]):
+            raise UsageError(
+                "nothing to train: all of loss.transport, loss.boundary, loss.anchor, ril.weight ... are 0"
+            )
         if self.optim.warmup > self.train.steps:
             raise UsageError(f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}")
         if self.distill.weight and self.distill.start >= self.train.steps:
             raise UsageError(
                 f"distill.start={self.distill.start} is past the end of the run, train.steps={self.train.steps}"
             )
+
+    def sampling(self) -> SampleConfig:
+        """The sampler's options with the prior's scale filled in."""
+        sigma = self.path.sigma if self.sample.sigma is None else self.sample.sigma
+        return dataclasses.replace(self.sample, sigma=sigma)
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -255,6 +276,12 @@ def positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) <= 0:
             raise UsageError(f"{section_of(config)}.{name}={getattr(config, name)} must be positive")
+
+
+def not_negative(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise UsageError(f"{section_of(config)}.{name}={getattr(config, name)} must not be negative")
 
 
 def in_range(config: object, name: str, low: float, high: float) -> None:
@@ -333,6 +360,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return tuple(_read(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True)))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{where}={value} must be a finite number")
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UsageError(f"{where}={value!r} must be of type {kind.__name__}")
     return value

@@ -35,14 +35,14 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     target = pick_device(device)
     with torch.random.fork_rng():
         model = TransportMap(config.model)
-    if weights["embedding"].dtype == torch.bfloat16 and _fast_bf16(target):
+    if weights["embedding"].dtype == torch.bfloat16 and fast_bf16(target):
         model.to(torch.bfloat16)  # kept as they are stored: nothing to convert in every layer
     model.load_state_dict(weights)
     if target.type == "cuda":
         model.compute_dtype = torch.bfloat16
-    return Sampler(model.to(target).eval().requires_grad_(False), config.sample, config.task)
+    return Sampler(model.to(target).eval().requires_grad_(False), config.sampling(), config.task)
 
 
-def _fast_bf16(device: torch.device) -> bool:
+def fast_bf16(device: torch.device) -> bool:
     """Whether bfloat16 products are native here; elsewhere float32 is faster."""
     return device.type == "cuda" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -74,6 +74,23 @@ def test_recipes_and_doctor(dbtm):
         (["train", "own", "--data", "x.npy", "--vocab", "3", "--length", "4"], "no such data file: 'x.npy'"),
         (["sample", "nowhere"], "no such checkpoint: nowhere"),
         (["sample", ".", "--n", "0"], "--n must be at least 1"),
+        (["sample", "sudoku", "--json", "nowhere/x.json"], "there is no folder nowhere"),
+        (["sample", "sudoku", "--device", "gpu"], "device gpu is not a choice"),
+        (["train", "markov", "--out", os.devnull], "is a file: give a folder"),
+        *(
+            (["train", "markov", "--set", setting], message)
+            for setting, message in [
+                ("train.micro_batch=-4", "train.micro_batch=-4 must not be negative"),
+                ("optim.clip=-1", "optim.clip=-1"),
+                ("optim.lr=NaN", "must be a finite number"),
+                ("optim.betas=[2,3]", "below 1"),
+                ("model.dropout=1", "below 1"),
+                ("model.quality_heads=0", "model.quality_heads=0 must be positive"),
+                ("model.position_axes=[2]", "does not fit the positions of task 'markov'"),
+                ("train.device=foo", "train.device=foo"),
+                ("train.seed=99999999999999999999", "train.seed"),
+            ]
+        ),
     ],
 )
 def test_a_mistake_is_one_line_exit_2_and_nothing_written(dbtm, tmp_path, words, message):
@@ -109,6 +126,11 @@ def test_bad_own_data_is_refused(dbtm, tmp_path, array, message):
     assert [p.name for p in tmp_path.iterdir()] == ["tokens.npy"]
 
 
+def test_a_threshold_asked_for_is_used_even_where_the_model_has_tuned_ones(dbtm, tmp_path):
+    code, out, _ = dbtm("sample", "sudoku", "--n", "1", "--nfe", "3", "--kappa", "0")
+    assert (code, "(1 NFE)" in out) == (0, True)
+
+
 def test_own_tokens_train_and_sample_without_code(dbtm, tmp_path):
     np.save(tmp_path / "tokens.npy", np.tile(np.arange(5), 60))  # one long stream
     sets = ["train.steps=3", "train.batch=8", "model.width=16", "model.depth=1", "model.heads=2", "optim.warmup=1"]
@@ -128,6 +150,8 @@ def test_own_tokens_train_and_sample_without_code(dbtm, tmp_path):
     assert [row[-1] for row in document["tokens"]] == [1, 1]
     code, _, err = dbtm("sample", "runs/own", "--given", "4 _ 9 _ _ 1")
     assert (code, "'9' is not a token" in err) == (2, True)
+    code, _, err = dbtm("sample", "runs/own", "--given", "² _ _ _ _ 1")
+    assert (code, "'²' is not a token" in err) == (2, True)
     code, _, err = dbtm("sample", "runs/own", "--given", "4")
     assert (code, "has 1 entries" in err) == (2, True)
     code, _, err = dbtm("sample", "runs/own", "--scorer", "qualty")

@@ -149,3 +149,14 @@ def test_bad_requests_are_refused(sampler):
         sampler.sample(0)
     with pytest.raises(UsageError, match="either"):
         sampler.sample()
+    with pytest.raises(UsageError, match="did you mean 'quality'"):
+        sampler.sample(2, scorer="qualty")
+    tokens, clean = prompts(2)
+    for bad, mask, message in (
+        (tokens, None, "need `clean`"),
+        (tokens[:, :5], clean[:, :5], "must be integers"),
+        (tokens, clean.astype(int), "must be booleans"),
+        (tokens + V, clean, "outside"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            sampler.sample(tokens=bad, clean=mask)

@@ -16,7 +16,9 @@ def contents(step: int) -> dict[str, torch.Tensor]:
 
 
 def save(run, step, keep=2):
-    folder = checkpoint.write(run / f"step-{step:08d}", {"model": contents(step)}, {"state": {"step": step}})
+    folder = checkpoint.write(
+        run / f"step-{step:08d}", {"model": contents(step)}, {"config": {}, "state": {"step": step}}
+    )
     checkpoint.prune(run, keep)
     return folder
 
@@ -82,4 +84,16 @@ def test_the_same_step_can_be_written_again(tmp_path):
     save(tmp_path, 1)
     folder = save(tmp_path, 1)
     checkpoint.verify(folder)
-    assert json.loads((folder / "manifest.json").read_text()).keys() == {"model.safetensors", "state.json"}
+    assert json.loads((folder / "manifest.json").read_text()).keys() == {
+        "model.safetensors",
+        "config.json",
+        "state.json",
+    }
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "{"])
+def test_a_damaged_manifest_is_refused(tmp_path, text):
+    folder = save(tmp_path, 1)
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(UsageError, match=r"manifest\.json is damaged"):
+        checkpoint.verify(folder)

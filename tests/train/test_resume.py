@@ -14,6 +14,7 @@ import torch
 
 from dbtm import config as configuration
 from dbtm.config import DistillConfig, LossConfig, OptimConfig, RilConfig, RunConfig, TrainConfig
+from dbtm.tasks.base import Batch
 from dbtm.tasks.toy import Markov
 from dbtm.train import checkpoint
 from dbtm.train.loop import NonFiniteLoss, Trainer, fit
@@ -102,9 +103,46 @@ def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
     fit(config, tmp_path)
     with pytest.raises(configuration.UsageError, match="--resume auto"):
         fit(config, tmp_path)
-    other = replace(config, model=replace(config.model, depth=1))
-    with pytest.raises(configuration.UsageError, match="another model"):
-        fit(other, tmp_path, resume=True)
+    for other, name in (
+        (replace(config, model=replace(config.model, depth=1)), "model.depth"),
+        (replace(config, optim=replace(config.optim, name="adamw")), "optim.name"),
+        (replace(config, path=replace(config.path, sigma=3.0)), "path.sigma"),
+        (replace(config, train=replace(config.train, seed=5)), "train.seed"),
+    ):
+        with pytest.raises(configuration.UsageError, match=f"another {name}"):
+            fit(other, tmp_path, resume=True)
+    shorter = replace(config, train=replace(config.train, steps=1), optim=replace(config.optim, warmup=1))
+    with pytest.raises(configuration.UsageError, match="already past"):
+        fit(shorter, tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda tokens: tokens + 5, "outside 0..4"),
+        (lambda tokens: tokens[:, :2], "must give integers"),
+        (lambda tokens: tokens / 2, "must give integers"),
+    ],
+)
+def test_a_task_that_breaks_its_promise_is_refused_before_anything_is_written(tmp_path, spoil, message):
+    class Broken(Markov):
+        name = "broken-for-test"
+
+        def batch(self, index):
+            return Batch(spoil(super().batch(index).tokens))
+
+    run = replace(tiny_run(distill=DistillConfig()), task=Broken(vocab=5, length=6))
+    with pytest.raises(configuration.UsageError, match=message):
+        fit(run, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_sampler_draws_from_the_prior_of_training(tmp_path):
+    import dbtm
+
+    config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
+    folder = fit(replace(config, path=replace(config.path, sigma=2.5)), tmp_path)
+    assert dbtm.load(folder).options.sigma == 2.5
 
 
 def test_max_seconds_stops_cleanly(tmp_path):

@@ -11,6 +11,7 @@ def doctor() -> None:
 
     from dbtm import __version__
     from dbtm.kernels.dispatch import choose
+    from dbtm.loading import fast_bf16
 
     cuda = torch.cuda.is_available()
     rows = [("dbtm", __version__), ("python", platform.python_version()), ("torch", torch.__version__)]
@@ -19,10 +20,18 @@ def doctor() -> None:
         properties = torch.cuda.get_device_properties(0)
         memory = properties.total_memory / 2**30
         rows.append(("device", f"cuda: {torch.cuda.device_count()} x {properties.name}, {memory:.0f} GiB each"))
-        rows.append(("dtype", "bf16 matrix products, fp32 norms, residuals and weights (train.precision=bf16)"))
+        rows.append(
+            (
+                "dtype",
+                "sampling: bf16 products, fp32 norms; training: fp32, or bf16 products where train.precision=bf16",
+            )
+        )
     else:
         rows.append(("device", f"cpu: {os.cpu_count()} cores, {torch.get_num_threads()} threads (PyTorch sees no GPU)"))
-        rows.append(("dtype", "fp32: the default on a CPU (train.precision=fp32)"))
+        native = (
+            "native here, used for bf16 checkpoints" if fast_bf16(torch.device("cpu")) else "not native here, not used"
+        )
+        rows.append(("dtype", f"fp32 (train.precision=fp32); bf16 products are {native}"))
     for label, softcap in (("attention", 0.0), ("attention, softcap", 50.0)):
         backend, reason = choose(softcap)
         rows.append((label, f"{backend}: {reason}"))

@@ -1,10 +1,11 @@
 """`dbtm sample CHECKPOINT`: draw sequences from a trained map."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from dbtm.cli import files
 from dbtm.errors import UsageError
 
 
@@ -28,9 +29,7 @@ def sample(
     """Draw samples; see them refined round by round with --trace."""
     if n < 1:
         raise UsageError("--n must be at least 1")
-    from dataclasses import fields
-
-    from dbtm.config import SampleConfig, from_dict
+    files.check("--json", json_file)
     from dbtm.loading import load
 
     sampler = load(checkpoint, device)
@@ -42,11 +41,9 @@ def sample(
         "repetition_penalty": repetition_penalty,
         "scorer": scorer,
     }
-    values = {f.name: getattr(sampler.options, f.name) for f in fields(SampleConfig)}
-    values |= {name: value for name, value in asked.items() if value is not None}
-    sampler.options = from_dict(SampleConfig, values, "sample.")
+    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     tokens, clean = _given(given, n, sampler.model.config.vocab, sampler.model.config.length)
-    result = sampler.sample(tokens=tokens, clean=clean, seed=seed, trace=trace or json_file is not None)
+    result = sampler.sample(tokens=tokens, clean=clean, seed=seed, trace=trace or json_file is not None, **options)
     for b in range(n):
         if trace:
             _print_rounds(result, b)
@@ -64,7 +61,7 @@ def _given(text: str | None, n: int, vocab: int, length: int):
     if len(words) != length:
         raise UsageError(f"--given has {len(words)} entries, the model's sequences have {length}")
     for word in words:
-        if word != "_" and not (word.isdigit() and int(word) < vocab):
+        if word != "_" and not (word.isdecimal() and int(word) < vocab):
             raise UsageError(f"--given: '{word}' is not a token (0..{vocab - 1}) or _")
     row = np.array([0 if word == "_" else int(word) for word in words])
     clean = np.array([word != "_" for word in words])
@@ -86,6 +83,4 @@ def _write_json(path: Path, result) -> None:
         for r in result.rounds
     ]
     document = {"tokens": result.tokens.tolist(), "nfe": result.nfe.tolist(), "rounds": rounds}
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(json.dumps(document) + "\n")
-    temporary.replace(path)
+    files.write(path, json.dumps(document) + "\n")

@@ -1,5 +1,6 @@
 """`dbtm train RECIPE`: train a recipe, or your own tokens."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +33,7 @@ def train(
 
     config = find_recipe(recipe)
     own = {"data": None if data is None else str(data), "vocab": vocab, "length": length}
-    assignments = [f"task.{name}={value}" for name, value in own.items() if value is not None]
+    assignments = [f"task.{name}={json.dumps(value)}" for name, value in own.items() if value is not None]
     if assignments and recipe != "own":
         raise UsageError(f"--data, --vocab and --length belong to the recipe 'own', not to '{recipe}'")
     if recipe == "own" and len(assignments) < 3:

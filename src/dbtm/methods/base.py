@@ -59,6 +59,8 @@ def backward(method: Method, examples: Examples, scale: float = 1.0) -> dict[str
     """Gradients of scale * objective, part by part; returns the terms and their weighted sum, 'loss', detached."""
     sums: dict[str, Tensor] = {}
     for terms in method.parts(examples):
+        if not terms:
+            continue
         part = objective(terms, method.weights)
         (scale * part).backward()
         for name, value in {"loss": part, **terms}.items():

@@ -3,11 +3,13 @@
 import copy
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dbtm import losses, rng
 from dbtm.config import RunConfig
+from dbtm.errors import UsageError
 from dbtm.methods.base import Examples
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
@@ -26,9 +28,8 @@ class DBTM:
         with torch.random.fork_rng():
             torch.manual_seed(config.train.seed)
             self.model = TransportMap(config.model)
-        ids = config.task.position_ids()
-        if ids is not None and config.model.position_axes:
-            self.model.position_ids.copy_(torch.from_numpy(ids))
+        if config.model.position_axes:
+            self.model.position_ids.copy_(self.position_ids(config))
         self.frozen: dict[str, TransportMap] = {}
         if config.distill.weight:
             self.frozen["teacher"] = copy.deepcopy(self.model).requires_grad_(False).eval()
@@ -46,6 +47,16 @@ class DBTM:
             "ril_quality": ril.weight * ril.quality,
             "distill": config.distill.weight,
         }
+
+    @staticmethod
+    def position_ids(config: RunConfig) -> Tensor:
+        """The task's entries of the learned position tables, which must fit the tables the model has."""
+        ids, axes = config.task.position_ids(), config.model.position_axes
+        if ids is None or ids.shape != (config.model.length, len(axes)) or (ids.max(0) >= np.array(axes)).any():
+            raise UsageError(
+                f"model.position_axes={list(axes)} does not fit the positions of task '{config.task.name}'"
+            )
+        return torch.from_numpy(ids)
 
     # -- the step --------------------------------------------------------------------------------------------------
 
@@ -235,4 +246,4 @@ class DBTM:
             self.frozen["teacher"].load_state_dict(ema.state_dict())
 
     def sampler(self, model: TransportMap) -> Sampler:
-        return Sampler(model, self.config.sample, self.config.task)
+        return Sampler(model, self.config.sampling(), self.config.task)

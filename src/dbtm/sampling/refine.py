@@ -58,7 +58,7 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
     rounds = []
     for r in range(1, options.nfe + 1):
         now = full.rows(active)
-        x0_BLV = noise(model, now, seed, r if options.fresh_noise else 1, options.sigma)
+        x0_BLV = noise(model, now, seed, r if options.fresh_noise else 1, options.sigma or 1.0)
         tokens, committed = tokens_BL[active], committed_BL[active]
         state = State(tokens, (~committed).to(x0_BLV.dtype), x0_BLV)
         if held is None or p is None:

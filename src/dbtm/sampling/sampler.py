@@ -1,13 +1,13 @@
 """The sampler a user holds: a map, its defaults, and batches of any number of samples."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import torch
 
-from dbtm.config import SampleConfig
-from dbtm.errors import UsageError, nearest
+from dbtm.config import SampleConfig, from_dict
+from dbtm.errors import UsageError
 from dbtm.nn import TransportMap
 from dbtm.sampling.refine import Given, refine
 from dbtm.sampling.trace import Trace
@@ -30,19 +30,24 @@ class Sampler:
 
     def with_options(self, **changes) -> SampleConfig:
         """The model's own options with some changed; kappa, where not given, is the one tuned for the budget."""
-        names = {f.name for f in fields(SampleConfig)}
-        for name in changes:
-            if name not in names:
-                raise UsageError(f"unknown sampling option '{name}'{nearest(name, names)}")
+        values = {f.name: getattr(self.options, f.name) for f in fields(SampleConfig)}
         nfe = changes.get("nfe", self.options.nfe)
-        options = replace(self.options, **{"kappa": self.options.tuned_kappa(nfe), **changes})
+        tuned = {"kappa": self.options.tuned_kappa(nfe)} if isinstance(nfe, int) else {}
+        options: SampleConfig = from_dict(SampleConfig, values | tuned | changes, "sample.")
         if options.scorer == "quality" and self.model.quality is None:
             raise UsageError("this model has no quality head: use the scorer 'confidence'")
         return options
 
     def given(self, tokens: np.ndarray, clean: np.ndarray | None, first: int = 0) -> Given:
         """Given tokens on the map's device; sample indices count from `first`."""
-        tokens_BL = torch.as_tensor(np.asarray(tokens), dtype=torch.int64)
+        tokens, vocab, length = np.asarray(tokens), self.model.config.vocab, self.model.config.length
+        if tokens.ndim != 2 or tokens.shape[1] != length or tokens.dtype.kind not in "iu":
+            raise UsageError(f"tokens must be integers (B, {length}), not {tokens.dtype} {tokens.shape}")
+        if clean is not None and (np.asarray(clean).shape != tokens.shape or np.asarray(clean).dtype != bool):
+            raise UsageError(f"clean must be booleans of the shape of tokens, {tokens.shape}")
+        if tokens.size and (tokens.min() < 0 or tokens.max() >= vocab):
+            raise UsageError(f"a token is outside 0..{vocab - 1}")
+        tokens_BL = torch.as_tensor(tokens, dtype=torch.int64)
         clean_BL = torch.zeros_like(tokens_BL, dtype=torch.bool) if clean is None else torch.as_tensor(np.array(clean))
         index_B = torch.arange(first, first + len(tokens_BL))
         return Given(tokens_BL.to(self.device), clean_BL.to(self.device), index_B.to(self.device))
@@ -65,9 +70,11 @@ class Sampler:
         """
         if (n is None) == (tokens is None):
             raise UsageError("give either a number of samples or tokens with the mask of what is given")
+        if tokens is not None and clean is None:
+            raise UsageError("tokens need `clean`, the mask of those that are given")
         chosen = self.with_options(**options)
         if tokens is None:
-            tokens = np.zeros((n or 0, self.model.config.length), dtype=np.int64)
+            tokens = np.zeros((max(n or 0, 0), self.model.config.length), dtype=np.int64)
         if len(tokens) == 0:
             raise UsageError("nothing to sample: the number of samples must be at least 1")
         training = self.model.training

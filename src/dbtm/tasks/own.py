@@ -43,6 +43,8 @@ class Own(Task):
             array = np.load(self.data, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise UsageError(f"{self.data} is not a .npy array: {error}") from None
+        if not isinstance(array, np.ndarray):
+            raise UsageError(f"{self.data} holds several arrays: give a .npy file with one")
         if array.dtype.kind not in "iu" or array.ndim not in (1, 2):
             raise UsageError(f"{self.data} must hold integers of shape (N, L) or (N,), not {array.dtype} {array.shape}")
         if array.ndim == 1:

@@ -88,6 +88,8 @@ def verify(folder: Path, names: Iterable[str] | None = None) -> None:
         manifest = json.loads(path.read_text())
     except json.JSONDecodeError:
         raise UsageError(f"{path} is damaged: it is not JSON") from None
+    if not isinstance(manifest, dict) or not set(names or ["config.json"]) <= manifest.keys():
+        raise UsageError(f"{path} is damaged: it does not list the files of a checkpoint")
     for name, digest in manifest.items():
         if names is not None and name not in names:
             continue
@@ -138,7 +140,10 @@ def set_best(run: Path, folder: Path, score: float) -> None:
 def best(run: Path) -> dict[str, Any] | None:
     """{'checkpoint': name, 'score': number} of the run's best, where one is known."""
     path = run / "best.json"
-    return json.loads(path.read_text()) if path.is_file() else None
+    try:
+        return json.loads(path.read_text()) if path.is_file() else None
+    except json.JSONDecodeError:
+        return None  # a damaged note is forgotten; the next evaluation writes it anew
 
 
 def prune(run: Path, keep: int) -> None:

@@ -15,9 +15,10 @@ from torch import Tensor
 from dbtm import config as configuration
 from dbtm import rng
 from dbtm.config import RunConfig
-from dbtm.errors import UsageError
+from dbtm.errors import UsageError, nearest
 from dbtm.methods import build_method
 from dbtm.methods.base import Examples, backward
+from dbtm.tasks.base import Task
 from dbtm.train import checkpoint
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
@@ -31,6 +32,8 @@ class NonFiniteLoss(RuntimeError):
 
 def pick_device(name: str) -> torch.device:
     """auto takes a GPU where there is one."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device {name} is not a choice{nearest(name, ['auto', 'cpu', 'cuda'])}")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -52,7 +55,9 @@ class Trainer:
         newest = checkpoint.latest(out)
         if newest is not None and not resume:
             raise UsageError(f"{out} already holds a run: continue it with --resume auto, or choose another --out")
-        config.task.batch(np.arange(1))  # bad data is refused before anything is written
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out} is a file: give a folder")
+        _check_batch(config.task)
         self.method = build_method(config)
         self.model = self.method.model.to(self.device).train()
         for module in self.method.frozen.values():
@@ -162,7 +167,8 @@ class Trainer:
                 index = step * train.batch + m * self.micro_size + np.arange(self.micro_size)
                 batch = self.config.task.batch(index)
                 prompt = np.zeros(batch.tokens.shape, dtype=bool) if batch.prompt is None else batch.prompt
-                tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in (batch.tokens, prompt, index)]
+                arrays = (np.asarray(batch.tokens, dtype=np.int64), prompt, index)
+                tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]
                 tokens, mask, rows = (t.to(self.device, non_blocking=True) for t in tensors)
                 out.append(Examples(tokens, mask, rows, step, train.seed))
             yield out
@@ -217,19 +223,42 @@ class Trainer:
     def _load(self, folder: Path) -> None:
         checkpoint.verify(folder)
         saved = configuration.loads((folder / "config.json").read_text())
-        for section in ("task", "model", "method"):
-            if getattr(saved, section) != getattr(self.config, section):
-                raise UsageError(f"{folder} was trained with another {section}: resume it with the settings it had")
-        if saved.train.seed != self.config.train.seed or saved.train.batch != self.config.train.batch:
-            raise UsageError(
-                f"{folder} was trained with another train.seed or train.batch: data and noise would differ"
-            )
+        _refuse_changes(saved, self.config, folder)
         self.model.load_state_dict(checkpoint.read_tensors(folder, "model"))
         self.ema.model.load_state_dict(checkpoint.read_tensors(folder, "ema"))
         for name, module in self.method.frozen.items():
             module.load_state_dict(checkpoint.read_tensors(folder, name))
         load_state_tensors(self.optimizers, self.model, checkpoint.read_tensors(folder, "optim"))
         self.step = checkpoint.read_json(folder, "state")["step"]
+        if self.step > self.config.train.steps:
+            raise UsageError(f"{folder} is already past train.steps={self.config.train.steps}: ask for more steps")
+
+
+def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path) -> None:
+    """A resumed run keeps what it learns from and how; how long and how fast (steps, rates, logging) may change."""
+    fixed = {"train": ("seed", "batch", "micro_batch"), "optim": ("name",)}
+    old, new = configuration.to_dict(saved), configuration.to_dict(now)
+    for section in ("method", "task", "model", "path", "loss", "ril", "distill", *fixed):
+        if not isinstance(old[section], dict):
+            changed = [section] if old[section] != new[section] else []
+        else:
+            keys = fixed.get(section, tuple(old[section] | new[section]))
+            changed = [f"{section}.{k}" for k in keys if old[section].get(k) != new[section].get(k)]
+        if changed:
+            raise UsageError(f"{folder} was trained with another {changed[0]}: resume it with the settings it had")
+
+
+def _check_batch(task: Task) -> None:
+    """Refuse a task whose examples do not have the promised shape, before anything is written."""
+    batch = task.batch(np.arange(2))
+    tokens, prompt = np.asarray(batch.tokens), batch.prompt
+    where = f"task '{task.name}': batch(index)"
+    if tokens.shape != (2, task.length) or tokens.dtype.kind not in "iu":
+        raise UsageError(f"{where} must give integers (B, {task.length}), not {tokens.dtype} {tokens.shape}")
+    if tokens.min() < 0 or tokens.max() >= task.vocab:
+        raise UsageError(f"{where} gives a token outside 0..{task.vocab - 1}")
+    if prompt is not None and (np.asarray(prompt).shape != tokens.shape or np.asarray(prompt).dtype != bool):
+        raise UsageError(f"{where} must give its prompt mask as booleans (B, {task.length})")
 
 
 class _StopOnSignal:
