@@ -15,6 +15,11 @@ import torch
 from dbtm.recipes import recipe
 from dbtm.train.loop import fit
 
+NOTE = (
+    "The settings of simplex and markov, the anchor time above all, were picked from about 25 and 12 trial runs by the "
+    "scores reported here, with seeds 0 to 2 among them: the rows show what a tuned recipe reaches, not an unbiased "
+    "estimate."
+)
 OUT = Path(__file__).parent.parent / "results" / "toys.json"
 SEEDS = {"simplex": (0, 1, 2), "markov": (0, 1, 2), "sudoku-mini": (0,)}
 
@@ -46,6 +51,7 @@ def main() -> None:
         "hardware": f"CPU, {platform.machine()}, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
+        "note": NOTE,
         "rows": rows,
     }
     OUT.write_text(json.dumps(document, indent=1) + "\n")
