@@ -29,6 +29,8 @@ class ModelConfig:
     cond_dim: int = 128  # dimension of adaLN's learned constant
     dropout: float = 0.1  # on the residual branches
     softcap: float = 50.0  # tanh cap on attention logits; 0 is off
+    backbone: Literal["attention", "delta"] = "attention"  # delta: linear time in the length, blocks as in `pattern`
+    pattern: str = "gdn,gdn,gdn,attn"  # of the delta backbone, repeated over the depth: delta rule, attention
     loops: int = 1  # how many times the stack of blocks is applied (weight-tied depth)
     rotary: bool = True
     position_axes: tuple[int, ...] = ()  # sizes of learned position tables; the task says which entry each position has
@@ -56,6 +58,22 @@ class ModelConfig:
                 )
         if self.softcap < 0:
             raise UsageError("model.softcap must be 0 (off) or positive")
+        if not set(self.pattern.split(",")) <= {"gdn", "attn"}:
+            raise UsageError(
+                f"model.pattern={self.pattern} must be blocks with commas between, each gdn (delta rule) or attn "
+                "(attention), such as gdn,gdn,gdn,attn"
+            )
+
+    @property
+    def small_vocab(self) -> bool:
+        """Whether the vocabulary is so small that dense products over it are cheaper than gathers and selections."""
+        return self.vocab <= 64
+
+    @property
+    def mixers(self) -> tuple[str, ...]:
+        """What mixes positions in each block: attn or gdn."""
+        kinds = self.pattern.split(",") if self.backbone == "delta" else ["attn"]
+        return tuple(kinds[block % len(kinds)] for block in range(self.depth))
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,7 @@ class RilConfig:
     count_committed_now: bool = True  # sum over l not in C_{r-1} (True) or not in C_r (False)
     fresh_noise: bool = False  # renoise with new noise instead of x0 again
     later_fraction: float = 1.0  # share of the batch's rows that go on after the first round
+    context: float = 0.0  # least share of positions that are clean when a rollout starts; 0: rollouts start from noise
     start: int = 0
 
     def __post_init__(self):
@@ -124,6 +143,7 @@ class RilConfig:
             raise UsageError("ril.depths needs at least one rollout depth, each at least 1")
         positive(self, "later_fraction")
         in_range(self, "later_fraction", 0, 1)
+        in_range(self, "context", 0, 1)
 
 
 @dataclass(frozen=True)
@@ -181,6 +201,7 @@ class TrainConfig:
     device: str = "auto"  # auto, cpu, cuda
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False
+    graph: bool = False  # on a GPU, replay the step as one CUDA graph: for small models, whose launches take the time
     log_every: int = 50
     checkpoint_every: int = 1_000
     keep: int = 2  # checkpoints kept beside the best
@@ -253,6 +274,11 @@ class RunConfig:
             )
         if self.optim.warmup > self.train.steps:
             raise UsageError(f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}")
+        if self.train.graph and (self.path.coupling == "ot" or self.distill.weight or not self.model.small_vocab):
+            raise UsageError(
+                "train.graph=true cannot record steps that wait for the CPU: it needs path.coupling=independent, "
+                "distill.weight=0 and a vocabulary of at most 64"
+            )
         if self.distill.weight and self.distill.start >= self.train.steps:
             raise UsageError(
                 f"distill.start={self.distill.start} is past the end of the run, train.steps={self.train.steps}"

@@ -57,10 +57,20 @@ def uniform(key_B: Tensor, *shape: int) -> Tensor:
 def normal(key_B: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard normals, (B, *shape), two by Box-Muller from each 64-bit word (32 bits each: tails reach 6.7 sigma)."""
     n = math.prod(shape)
-    z = bits(key_B, (n + 1) // 2)
+    radius, angle = _polar(bits(key_B, (n + 1) // 2), dtype)
+    pairs = torch.stack((radius * torch.cos(angle), radius * torch.sin(angle)), dim=-1)
+    return pairs.flatten(1)[:, :n].to(dtype).view(-1, *shape)
+
+
+def normal_at(key: Tensor, entry: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Single numbers of `normal`: entry n of its flattened row, without the others; key and entry broadcast."""
+    radius, angle = _polar(mix(key + _GOLDEN * (entry // 2 + 1)), dtype)
+    return (radius * torch.where(entry % 2 == 0, torch.cos(angle), torch.sin(angle))).to(dtype)
+
+
+def _polar(z: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Radius and angle of a pair of normals from a 64-bit word."""
     work = torch.float64 if dtype == torch.float64 else torch.float32
     u = (_shift_right(z, 32).to(work) + 0.5) * 2.0**-32
     angle = (z & 0xFFFFFFFF).to(work) * (2.0 * math.pi * 2.0**-32)
-    radius = torch.sqrt(-2.0 * torch.log(u))
-    pairs = torch.stack((radius * torch.cos(angle), radius * torch.sin(angle)), dim=-1)
-    return pairs.flatten(1)[:, :n].to(dtype).view(-1, *shape)
+    return torch.sqrt(-2.0 * torch.log(u)), angle

@@ -15,8 +15,10 @@ from dbtm.kernels.dispatch import choose, force
         (0.0, True, False, torch.float32, 64, True, "sdpa"),
         (50.0, False, False, torch.float32, 64, True, "reference"),
         (0.0, False, True, torch.bfloat16, 64, True, "sdpa"),
-        (0.0, True, True, torch.bfloat16, 64, True, "sdpa"),
-        (50.0, False, True, torch.bfloat16, 64, True, "reference"),
+        (0.0, True, True, torch.bfloat16, 64, True, "triton"),
+        (50.0, False, True, torch.bfloat16, 64, True, "triton"),
+        (50.0, True, True, torch.bfloat16, 256, True, "reference"),
+        (0.0, True, True, torch.float64, 64, True, "sdpa"),
         (50.0, True, True, torch.bfloat16, 64, False, "reference"),
         (0.0, True, True, torch.bfloat16, 64, False, "sdpa"),
     ],
@@ -37,7 +39,7 @@ def test_force(monkeypatch):
         assert choose(0.0)[0] == "reference"
         with force("sdpa"):
             assert choose(0.0, True, True, torch.bfloat16)[0] == "sdpa"
-            assert choose(50.0, True, True, torch.bfloat16)[0] == "reference"  # it has no softcap: not obeyed
+            assert choose(50.0, True, True, torch.bfloat16)[0] == "triton"  # it has no softcap: not obeyed
         with force("triton"):
             assert choose(50.0, True, True, torch.float16, 128)[0] == "triton"
             assert choose(0.0, False, True, torch.bfloat16)[0] == "triton"

@@ -32,4 +32,9 @@ def test_rows(V, tangent, adaptive, scale):
     for g, w in zip(got, want, strict=True):
         torch.testing.assert_close(g.to(w.dtype), w, rtol=1e-4, atol=1e-6)
     assert got[2].tolist()[1:3] == [7, 3]
+    longer = [None if x is None else torch.nn.functional.pad(x, (0, 5), value=1e9) for x in (f, df)]
+    padded = triton_head.row_terms(*longer, bias, tokens, alpha, beta, adaptive, torch.float32)
+    for g, w in zip(padded[:5], got[:5], strict=True):
+        torch.testing.assert_close(g, w)
+    torch.testing.assert_close(padded[5], torch.nn.functional.pad(got[5], (0, 5)))
     assert triton_head.row_terms(f, df, bias, tokens, alpha, beta, adaptive, None)[-1] is None

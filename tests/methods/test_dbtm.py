@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch.func import jvp
 
+from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, PathConfig, RilConfig
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
+from dbtm.methods.distill import teacher_rollout
 from dbtm.simplex.commit import commit
 from tests.train.test_resume import tiny_run
 
@@ -37,7 +39,7 @@ def examples(step=0):
     torch.manual_seed(3)
     prompt = torch.zeros(B, L, dtype=torch.bool)
     prompt[:, :PROMPT] = True
-    return Examples(torch.randint(0, V, (B, L)), prompt, torch.arange(B) + 7, step, seed=1)
+    return Examples(torch.randint(0, V, (B, L)), prompt, rng.fold(1, step, torch.arange(B) + 7), step)
 
 
 def one_hot(tokens):
@@ -51,8 +53,9 @@ def weighted_ce(p, e):
 
 def transcription(method, batch):
     """The paper's sums, one sample at a time, with dense states and tangents by torch.func.jvp."""
-    noise = method.draw_noise(batch)
-    state, t = method.draw_state(batch, noise)
+    drawn = method.draw_noise(batch)
+    state, t = method.draw_state(batch, drawn)
+    noise = drawn.dense()
     T = lambda x: method.model(x)  # noqa: E731 - the paper's letter
     terms = dict.fromkeys(("transport", "anchor", "boundary", "ril", "quality", "ril_quality"), 0.0)
     for b in range(B):
@@ -86,7 +89,7 @@ def transcription(method, batch):
 
 def quality_sum(method, x, tokens, counted):
     trunk, _ = method.model.hidden(method.model.embed_dense(x)[0])
-    proposed = method.model.head(trunk)[0].argmax(-1)
+    proposed = torch.where(counted, method.model.head(trunk)[0].argmax(-1), tokens)
     q = method.model.quality_logits(trunk, proposed)[0].sigmoid()
     right = proposed[0] == tokens
     return sum(-(q[l].log() if right[l] else (1 - q[l]).log()) for l in range(L) if counted[l])
@@ -126,7 +129,7 @@ def test_semigroup_term_iterates_the_map_and_holds_the_context():
 def test_non_committed_rollouts_hold_distributions_and_count_every_target():
     method = build(ril=RilConfig(weight=1.0, depths=(3,), kappa=0.5, commit=False))
     batch = examples()
-    noise, e = method.draw_noise(batch), one_hot(batch.tokens)
+    noise, e = method.draw_noise(batch).dense(), one_hot(batch.tokens)
     target = ~batch.prompt
     held, p, want = batch.prompt, e, torch.zeros(())
     for r in range(1, 4):
@@ -141,8 +144,8 @@ def test_non_committed_rollouts_hold_distributions_and_count_every_target():
 def test_noise_is_permuted_by_the_coupling_and_prompts_stay():
     coupled, independent = build(), build(path=PathConfig(coupling="independent"))
     batch = examples()
-    rows = {tuple(r) for r in independent.draw_noise(batch).flatten(1).tolist()}
-    assert {tuple(r) for r in coupled.draw_noise(batch).flatten(1).tolist()} == rows
+    rows = {tuple(r) for r in independent.draw_noise(batch).dense().flatten(1).tolist()}
+    assert {tuple(r) for r in coupled.draw_noise(batch).dense().flatten(1).tolist()} == rows
     state, _ = coupled.draw_state(batch, coupled.draw_noise(batch))
     assert state.clean[batch.prompt].all()
     assert torch.equal(state.tokens, batch.tokens)
@@ -151,9 +154,9 @@ def test_noise_is_permuted_by_the_coupling_and_prompts_stay():
 def test_noise_depends_on_seed_step_and_sample_only():
     method = build(path=PathConfig(coupling="independent"))
     whole, part = examples(), examples()
-    part = replace(part, tokens=part.tokens[2:], prompt=part.prompt[2:], index=part.index[2:])
-    assert torch.equal(method.draw_noise(whole)[2:], method.draw_noise(part))
-    assert not torch.equal(method.draw_noise(whole), method.draw_noise(examples(step=1)))
+    part = replace(part, tokens=part.tokens[2:], prompt=part.prompt[2:], sample_key=part.sample_key[2:])
+    assert torch.equal(method.draw_noise(whole).dense()[2:], method.draw_noise(part).dense())
+    assert not torch.equal(method.draw_noise(whole).dense(), method.draw_noise(examples(step=1)).dense())
 
 
 @pytest.mark.parametrize("commit_mode", [True, False])
@@ -162,12 +165,12 @@ def test_self_distillation_targets_the_teachers_last_round(commit_mode):
     distill = DistillConfig(weight=1.0, depth=3, start=0, kappa=0.5, temperature=0.7, commit=commit_mode)
     method, batch = build(distill=distill), examples()
     teacher = method.frozen["teacher"].double()
-    noise = method.draw_noise(batch)
-    state, _ = method.draw_state(batch, noise)
-    states, target = method.teacher_rollout(state, batch.prompt)
+    state, _ = method.draw_state(batch, method.draw_noise(batch))
+    states, end = teacher_rollout(teacher, distill, state, batch.prompt)
+    target = end.probabilities(torch.arange(B * L)).view(B, L, V)
     assert len(states) == 3
     dense = [x if isinstance(x, torch.Tensor) else x.dense() for x, _ in states]
-    assert torch.equal(dense[0][~batch.prompt], noise[~batch.prompt])
+    assert torch.equal(dense[0][~batch.prompt], state.x0()[~batch.prompt])
     last = teacher.logits(teacher.embed_dense(dense[-1])[0])[0]
     open_ = states[-1][1]
     torch.testing.assert_close(target[open_], (last / 0.7).softmax(-1)[open_])
@@ -197,7 +200,7 @@ def test_the_teacher_follows_the_average_on_schedule():
 def test_fractions_of_the_batch_stay_unbiased_estimates():
     """Half of the rows cost half and estimate the same mean: with equal rows they are equal."""
     batch = examples()
-    batch = replace(batch, tokens=batch.tokens[:1].expand(B, L), index=batch.index[:1].expand(B))
+    batch = replace(batch, tokens=batch.tokens[:1].expand(B, L), sample_key=batch.sample_key[:1].expand(B))
     path = PathConfig(coupling="independent")
     whole = backward(build(path=path, ril=RilConfig(weight=1.0, depths=(2,))), batch)
     parts = backward(

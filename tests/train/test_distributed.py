@@ -33,7 +33,7 @@ def double_trainer(out) -> Trainer:
 def record(trainer: Trainer, path) -> None:
     """One step's batches, noise and gradients, then the rest of the run."""
     examples = next(trainer.batches())
-    seen = [(e.tokens, e.index, trainer.method.draw_noise(e)) for e in examples]
+    seen = [(e.tokens, e.sample_key, trainer.method.draw_noise(e).dense()) for e in examples]
     gradients = {}
 
     def keep(model):

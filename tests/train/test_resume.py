@@ -158,8 +158,8 @@ def test_a_non_finite_loss_leaves_the_last_good_checkpoint(tmp_path):
     original = trainer.method.parts
 
     def parts(examples):
-        for terms in original(examples):
-            yield {k: v * (math.nan if examples.step >= 4 else 1.0) for k, v in terms.items()}
+        for part in original(examples):
+            yield part._replace(loss=part.loss * (math.nan if examples.step >= 4 else 1.0))
 
     trainer.method.parts = parts  # type: ignore[method-assign]
     with pytest.raises(NonFiniteLoss, match=r"step-00000003"):

@@ -6,8 +6,7 @@ Backends of one call:
     sdpa        value and backward by PyTorch's fused attention, which has no softcap; the tangent by the reference
     triton      value and tangent in one pass of our kernel, backward by our kernels; takes a softcap
 
-The Triton kernels agree with the reference under Triton's interpreter, but have not been measured on a GPU yet: until
-they are, they serve only where they are asked for.
+On a GPU, values alone without a softcap go to sdpa, which is the faster there; everything else goes to the kernels.
 
 DBTM_ATTENTION=reference|sdpa|triton in the environment, or `force`, overrides the choice wherever it can be obeyed.
 """
@@ -78,8 +77,9 @@ def choose(
     why_not = no_triton(cuda, dtype, head_dim)
     if _forced == "reference" or (_forced == "sdpa" and not softcap) or (_forced == "triton" and not why_not):
         return _forced, "forced (DBTM_ATTENTION)"
+    if not why_not and (softcap or tangent):
+        return "triton", "value and tangent in one pass, with or without a softcap: our Triton kernels"
     if softcap:
-        why_not = why_not or "our kernels are not yet measured on a GPU: DBTM_ATTENTION=triton turns them on"
         return "reference", f"tanh softcap on the logits, which the fused attention lacks: plain PyTorch ({why_not})"
     return "sdpa", "no softcap: PyTorch's fused scaled_dot_product_attention, value and backward"
 

@@ -40,6 +40,7 @@ def row_kernel(
     right_ptr,
     gradient_ptr,
     V: tl.constexpr,
+    COLUMNS: tl.constexpr,
     C: tl.constexpr,
     R: tl.constexpr,
     ENDPOINT_C: tl.constexpr,
@@ -48,13 +49,15 @@ def row_kernel(
     GRADIENT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One row a program. Pass 1: maximum, argmax, l = sum exp(f - m), mean of df under T. Pass 2: the squares. Pass 3:
-    the gradient. Each pass needs the sums of the one before; expanding the squares instead would cancel in float32.
+    """One row a program: V logits in COLUMNS columns of memory, with a gradient of 0 in those beyond.
+
+    Pass 1: maximum, argmax, l = sum exp(f - m), mean of df under T. Pass 2: the squares. Pass 3: the gradient. Each
+    needs the sums of the one before; expanding the squares instead would cancel in float32.
     """
     row = tl.program_id(0)
-    f_ptr += row.to(tl.int64) * V
-    df_ptr += row.to(tl.int64) * V
-    gradient_ptr += row.to(tl.int64) * V
+    f_ptr += row.to(tl.int64) * COLUMNS
+    df_ptr += row.to(tl.int64) * COLUMNS
+    gradient_ptr += row.to(tl.int64) * COLUMNS
     columns = tl.arange(0, BLOCK)
     m, l, best, mean = float("-inf"), 0.0, 0, 0.0
     for start in range(0, V, BLOCK):
@@ -99,7 +102,7 @@ def row_kernel(
     else:
         tl.store(transport_ptr + row, 0.0)
     if GRADIENT:
-        for start in range(0, V, BLOCK):
+        for start in range(0, COLUMNS, BLOCK):
             at = start + columns
             T = tl.exp(load_logits(f_ptr, bias_ptr, at, V) - m) / l
             g = T * pull
@@ -107,7 +110,7 @@ def row_kernel(
                 dT = T * (tl.load(df_ptr + at, mask=at < V, other=0.0) - mean)
                 g -= T * push * (dT - along)
             g = tl.where(at == token, g - pull, g)
-            tl.store(gradient_ptr + at, g.to(gradient_ptr.dtype.element_ty), mask=at < V)
+            tl.store(gradient_ptr + at, g.to(gradient_ptr.dtype.element_ty), mask=at < COLUMNS)
 
 
 def row_terms(
@@ -121,20 +124,22 @@ def row_terms(
     gradient_dtype: torch.dtype | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Transport, endpoint, argmax, confidence and right of every row, as in `losses.head.row_terms`, from contiguous
-    float32 f and df (n, V) and the constants (c, r, c', r'); and, where a dtype is given for it, the gradient of f.
+    float32 f and df, the constants (c, r, c', r') and a bias (V,); and, where a dtype is given for it, the gradient of
+    f. Rows may be longer than V: what stands beyond is not read.
     """
     c, r, endpoint_c, endpoint_r = adaptive
-    n, V = f.shape
+    n, columns = f.shape
     transport, endpoint, confidence, right = (f.new_empty(n) for _ in range(4))
     argmax, gradient = torch.empty_like(tokens), None
     if gradient_dtype is not None:
         gradient = torch.empty_like(f, dtype=gradient_dtype)
-    block = min(4096, triton.next_power_of_2(V))
+    block = min(4096, triton.next_power_of_2(columns))
     with torch.cuda.device_of(f):
         row_kernel[(n,)](
             *(f, f if df is None else df, bias, tokens, alpha, beta),
             *(transport, endpoint, argmax, confidence, right, f if gradient is None else gradient),
-            V=V,
+            V=len(bias),
+            COLUMNS=columns,
             C=c,
             R=r,
             ENDPOINT_C=endpoint_c,

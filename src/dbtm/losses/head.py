@@ -19,9 +19,10 @@ backward would make 6, for the price of W's gradient held in float32 from forwar
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dbtm.kernels.dispatch import HAS_TRITON
+from dbtm.kernels.noise import ALIGN
 from dbtm.losses.adaptive import adaptive_weight
 
 BUDGET = 2**30  # bytes of one chunk's logits, tangents and gradients
@@ -75,6 +76,15 @@ def chunked_head(
         h, dh, weight, bias, tokens, alpha, beta, rows, list(adaptive), chunk, wanted
     )
     return HeadLosses(loss, transport, endpoint, argmax, confidence, right)
+
+
+@torch.no_grad()
+def predictions(trunk_BLD: Tensor, head: nn.Linear, wanted_BL: Tensor) -> tuple[Tensor, Tensor]:
+    """(max T, argmax T) at the wanted positions of a batch, (B, L) each; 0 and -1 elsewhere."""
+    nothing = torch.zeros(wanted_BL.numel(), device=wanted_BL.device)
+    rows, tokens = wanted_BL.flatten().nonzero().squeeze(-1), torch.zeros_like(nothing, dtype=torch.int64)
+    read = chunked_head(trunk_BLD.flatten(0, 1), None, head.weight, head.bias, tokens, nothing, nothing, rows=rows)
+    return read.confidence.view_as(wanted_BL), read.argmax.view_as(wanted_BL)
 
 
 def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int) -> int:
@@ -162,7 +172,10 @@ def head_sweep(
     fused = h.is_cuda and HAS_TRITON and wide == torch.float32
     if fused:
         from dbtm.kernels import triton_head
+    V = len(weight)
     alpha, beta, bias, W = alpha.to(wide), beta.to(wide), bias.detach().to(wide), weight.detach().to(h.dtype)
+    if fused and V > ALIGN:
+        W = torch.nn.functional.pad(W, (0, 0, 0, -V % ALIGN))
     if rows is None:
         has_weight = beta != 0 if dh is None else (alpha != 0) | (beta != 0)
         rows = has_weight.nonzero().squeeze(-1)
@@ -183,8 +196,8 @@ def head_sweep(
         if terms.gradient is not None:
             g = terms.gradient.to(h.dtype)
             grads[0][index] = product(g, W).to(h.dtype)
-            grads[1] += product(g.T, h_n)
-            grads[2] += terms.gradient.sum(0, dtype=wide)
+            grads[1] += product(g.T, h_n)[:V]
+            grads[2] += terms.gradient.sum(0, dtype=wide)[:V]
     loss = (alpha * reads[0] + beta * reads[1]).sum()
     grad_h, grad_weight, grad_bias = grads or (h.new_empty(0), weight.new_empty(0), bias.new_empty(0))
     return loss, reads[0], reads[1], reads[2], reads[3], reads[4], grad_h, grad_weight, grad_bias

@@ -2,34 +2,40 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from dbtm import rng
-from dbtm.losses import objective
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
 
 
 @dataclass(frozen=True)
 class Examples:
-    """A micro-batch on its device: tokens x1 (B, L), prompt mask (B, L), global sample indices (B,)."""
+    """A micro-batch on its device: tokens x1 (B, L), prompt mask (B, L), a key for each sample's randomness (B,)."""
 
     tokens: Tensor
     prompt: Tensor
-    index: Tensor
+    sample_key: Tensor  # (B,) int64, folded from (seed of the run, step, index of the sample): not from the batch
     step: int
-    seed: int
+    dropout_seed: int = 0  # dropout is drawn from torch's generator, for the micro-batch as a whole
 
     def first(self, fraction: float) -> "Examples":
         """The first rows of the micro-batch, at least one."""
         rows = slice(0, max(1, round(fraction * len(self.tokens))))
-        return replace(self, tokens=self.tokens[rows], prompt=self.prompt[rows], index=self.index[rows])
+        return replace(self, tokens=self.tokens[rows], prompt=self.prompt[rows], sample_key=self.sample_key[rows])
 
     def key(self, stream: int) -> Tensor:
-        """key_B of one stream of random numbers: a function of (seed, step, sample, stream), not of the batch."""
-        return rng.fold(self.seed, stream, self.step, self.index)
+        """key_B of one stream of random numbers."""
+        return rng.fold(self.sample_key, stream)
+
+
+class Part(NamedTuple):
+    """One network pass's share of the objective: the weighted sum under autograd, and its named terms to show."""
+
+    loss: Tensor
+    terms: dict[str, Tensor]
 
 
 class Method(Protocol):
@@ -38,12 +44,14 @@ class Method(Protocol):
     model: TransportMap  # what is trained, averaged (EMA) and saved
     frozen: dict[str, TransportMap]  # further modules whose weights belong to the state of the run (a teacher)
 
-    weights: dict[str, float]  # of the named terms in the objective
-
-    def parts(self, examples: Examples) -> Iterator[dict[str, Tensor]]:
-        """The objective as named scalar terms, in parts: each is backpropagated before the next is asked for, so that
-        only one part's activations are alive at a time. A term may come in several parts; they add up.
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        """The objective in parts: each is backpropagated before the next is asked for, so that only one part's
+        activations are alive at a time. A term may come in several parts; they add up.
         """
+        ...
+
+    def phase(self, step: int) -> tuple[bool, ...]:
+        """Which of the terms that start late are on at a step: steps of one phase run the same operations."""
         ...
 
     def after_step(self, step: int, ema: TransportMap) -> None:
@@ -58,11 +66,8 @@ class Method(Protocol):
 def backward(method: Method, examples: Examples, scale: float = 1.0) -> dict[str, Tensor]:
     """Gradients of scale * objective, part by part; returns the terms and their weighted sum, 'loss', detached."""
     sums: dict[str, Tensor] = {}
-    for terms in method.parts(examples):
-        if not terms:
-            continue
-        part = objective(terms, method.weights)
-        (scale * part).backward()
-        for name, value in {"loss": part, **terms}.items():
+    for part in method.parts(examples):
+        (scale * part.loss).backward()
+        for name, value in {"loss": part.loss, **part.terms}.items():
             sums[name] = sums[name] + value.detach() if name in sums else value.detach()
     return sums

@@ -10,14 +10,15 @@ from torch import Tensor
 from dbtm import losses, rng
 from dbtm.config import RunConfig
 from dbtm.errors import UsageError
-from dbtm.methods.base import Examples
+from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
+from dbtm.methods.base import Examples, Part
+from dbtm.methods.distill import distill_parts
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
-from dbtm.simplex import State, assignment, commit, commitment_time, ot_cost, partial_context
-from dbtm.simplex.interpolant import interpolate
+from dbtm.simplex import Noise, State, assignment, commit, commitment_time, interpolate, ot_cost, partial_context
 
 # streams of random numbers within a step
-NOISE, TIME, FRACTION, CONTEXT, ROUND = range(5)
+NOISE, TIME, FRACTION, CONTEXT, ROUND, START = range(6)
 
 
 class DBTM:
@@ -60,76 +61,120 @@ class DBTM:
 
     # -- the step --------------------------------------------------------------------------------------------------
 
-    def parts(self, examples: Examples) -> Iterator[dict[str, Tensor]]:
-        """The objective in named terms, one network pass at a time.
+    def phase(self, step: int) -> tuple[bool, ...]:
+        """Whether semigroup, refinement in the loop and self-distillation are on."""
+        loss, ril, distill = self.config.loss, self.config.ril, self.config.distill
+        starts = ((loss.semigroup, loss.semigroup_start), (ril.weight, ril.start), (distill.weight, distill.start))
+        return tuple(bool(weight) and step >= start for weight, start in starts)
+
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        """The objective, one network pass at a time.
 
         x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
         to the embedding when the last of them has been backpropagated.
         """
-        config = self.config
-        noise_BLV = self.draw_noise(examples)
-        shared_BLD = self.model.embed_noise(noise_BLV)
+        semigroup, ril, distill = self.phase(examples.step)
+        noise = self.draw_noise(examples)
+        shared_BLD = self.model.embed_noise(noise)
         noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
-        state, t_BL = self.draw_state(examples, noise_BLV)
-        some = examples.first(config.loss.interpolant_fraction)
-        rows = slice(0, len(some.tokens))
-        yield self.interpolant_terms(state.rows(rows), noise_BLD[rows], t_BL[rows], some)
-        if config.loss.boundary:
-            yield {"boundary": self.boundary_term(state, noise_BLD, examples)}
-        if config.ril.weight and examples.step >= config.ril.start:
-            for k in config.ril.depths:
-                yield from self.ril_rounds(k, state, noise_BLD, examples)
-        if config.distill.weight and examples.step >= config.distill.start:
-            yield from self.distill_rounds(state, noise_BLD, examples)
+        state, t_BL = self.draw_state(examples, noise)
+        yield self.interpolant_part(state, noise_BLD, t_BL, examples, semigroup)
+        if ril:
+            for k in self.config.ril.depths:
+                yield from self.ril_parts(k, state, noise_BLD, examples)
+        if distill:
+            yield from distill_parts(
+                self.model, self.frozen["teacher"], self.config.distill, state, noise_BLD, examples.prompt
+            )
         if noise_BLD.grad is not None:
             shared_BLD.backward(noise_BLD.grad)
 
-    def draw_noise(self, examples: Examples) -> Tensor:
-        """x0 ~ N(0, sigma^2), coupled to the data; prompts and tokens stay where they are."""
-        shape = (examples.tokens.shape[1], self.config.model.vocab)
-        noise_BLV = self.config.path.sigma * rng.normal(examples.key(NOISE), *shape, dtype=self.noise_dtype)
-        if self.config.path.coupling == "ot" and len(noise_BLV) > 1:
-            noise_BLV = noise_BLV[assignment(ot_cost(noise_BLV, examples.tokens, ~examples.prompt))]
-        return noise_BLV
+    def draw_noise(self, examples: Examples, stream: int = NOISE, *rounds: int) -> Noise:
+        """x0 ~ N(0, sigma^2), coupled to the data: the keys of the noise are permuted, prompts and tokens stay."""
+        model, path = self.config.model, self.config.path
+        key_B = rng.fold(examples.key(stream), *rounds)
+        noise = Noise(key_B, examples.tokens.shape[1], model.vocab, path.sigma, self.noise_dtype)
+        if path.coupling == "ot" and len(noise) > 1:
+            noise = noise[assignment(ot_cost(noise, examples.tokens, ~examples.prompt))]
+        return noise
 
     @property
     def noise_dtype(self) -> torch.dtype:
         return torch.promote_types(self.model.embedding.dtype, torch.float32)
 
-    def draw_state(self, examples: Examples, noise_BLV: Tensor) -> tuple[State, Tensor]:
+    def draw_state(self, examples: Examples, noise: Noise) -> tuple[State, Tensor]:
         """The partial-context interpolant and its per-position times."""
-        t_B = rng.uniform(examples.key(TIME), 1)[:, 0].to(noise_BLV.dtype)
+        t_B = rng.uniform(examples.key(TIME), 1)[:, 0].to(noise.dtype)
         f_B = rng.uniform(examples.key(FRACTION), 1)[:, 0] * float(self.config.path.context)
         u_BL = rng.uniform(examples.key(CONTEXT), examples.tokens.shape[1])
         clean_BL, t_BL = partial_context(t_B, f_B, u_BL, examples.prompt)
-        return interpolate(examples.tokens, noise_BLV, clean_BL, t_BL, self.config.path.a), t_BL
+        return interpolate(examples.tokens, noise, clean_BL, t_BL, self.config.path.a), t_BL
 
     # -- terms -----------------------------------------------------------------------------------------------------
 
-    def interpolant_terms(self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples) -> dict[str, Tensor]:
-        """Transport, anchor, semigroup and quality: everything that reads the map at I_t."""
-        weights, target, free = self.config.loss, ~examples.prompt, ~state.clean
+    def read_head(
+        self, trunk: Tensor, dtrunk: Tensor | None, tokens: Tensor, alpha: Tensor, beta: Tensor, visited: Tensor
+    ) -> HeadLosses:
+        """The head at the visited positions, a chunk of them at a time: weighted losses and what it predicts."""
+        weights, head = self.config.loss, self.model.head
+        if self.config.model.small_vocab:  # finding rows waits for the GPU: not worth it for a handful of tokens
+            rows = torch.arange(tokens.numel(), device=tokens.device)
+        else:
+            rows = visited.flatten().nonzero().squeeze(-1)
+        adaptive = Adaptive(weights.c, weights.r, weights.endpoint_c, weights.endpoint_r)
+        flat = (tokens.flatten(), alpha.flatten(), beta.flatten())
+        dh = None if dtrunk is None else dtrunk.flatten(0, 1)
+        loss, *reads = chunked_head(trunk.flatten(0, 1), dh, head.weight, head.bias, *flat, adaptive, rows)
+        return HeadLosses(loss, *(read.view_as(tokens) for read in reads))
+
+    def interpolant_part(
+        self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples, semigroup: bool
+    ) -> Part:
+        """Everything that reads the map at I_t (transport, anchor, semigroup, quality) and, as more rows of the same
+        batch, the boundary CE(T(x1), x1); each on its fraction of the examples.
+        """
+        weights = self.config.loss
+        some, edge = examples.first(weights.interpolant_fraction), examples.first(weights.boundary_fraction)
+        n, m = len(some.tokens), len(edge.tokens) if weights.boundary else 0
         if not weights.transport:
             state = State(state.tokens, state.alpha, state.noise)  # no rate: no tangent is computed
-        trunk, dtrunk = self.model.hidden(*self.model.embed(state, noise_BLD))
-        logits, dlogits = self.model.head(trunk, dtrunk)
+        now, t_BL = state.rows(slice(0, n)), t_BL[:n]
+        both = now.joined(state.rows(slice(0, m)).at_data())
+        trunk, dtrunk = self.model.hidden(*self.model.embed(both, torch.cat((noise_BLD[:n], noise_BLD[:m]))))
+        free, target, inside = ~now.clean, ~some.prompt, ~edge.prompt[:m]
+        anchored = free & (t_BL > self.t_anchor)
+        at_free, at_data = _one_over(target), _one_over(inside)
+        alpha = torch.cat((weights.transport * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
+        beta = torch.cat((weights.anchor * at_free * anchored, weights.boundary * at_data * inside))
+        read = self.read_head(trunk, dtrunk, both.tokens, alpha, beta, torch.cat((free, inside)))
         terms = {}
-        if dlogits is not None:
-            terms["transport"] = losses.total(losses.transport(logits, dlogits, weights.c, weights.r) * free, target)
         if weights.anchor:
-            endpoint = (weights.endpoint_c, weights.endpoint_r)
-            per_token = losses.anchor(logits, state.tokens, t_BL, free, self.t_anchor, *endpoint)
-            terms["anchor"] = losses.total(per_token, target)
-        if weights.semigroup and examples.step >= weights.semigroup_start:
-            per_token = losses.semigroup(logits, self.iterates(logits, state))
-            terms["semigroup"] = losses.total(per_token * free, target)
+            terms["anchor"] = losses.total(read.endpoint[:n] * anchored, target)
+        if weights.transport:
+            terms["transport"] = losses.total(read.transport[:n] * free, target)
+        if m:
+            terms["boundary"] = losses.total(read.endpoint[n:] * inside, inside)
+        others = {}
+        if semigroup:
+            logits, _ = self.model.head(trunk[:n])
+            per_token = losses.semigroup(logits, self.iterates(logits, now))
+            others["semigroup"] = losses.total(per_token * free, target)
         if self.model.quality is not None and weights.quality:
-            proposed = logits.detach().argmax(-1)
-            per_token = losses.quality(
-                self.model.quality_logits(trunk, proposed), proposed, state.tokens, weights.positive_weight
-            )
-            terms["quality"] = losses.total(per_token * free, target)
-        return terms
+            others["quality"] = self.quality_term(trunk[:n], read.argmax[:n], now.tokens, free, target)
+        return self.part(read.loss, terms, others)
+
+    def part(self, head_loss: Tensor, head_terms: dict[str, Tensor], others: dict[str, Tensor]) -> Part:
+        """The head's losses, weighted already, and the other terms with their weights."""
+        loss = head_loss + losses.objective(others, self.weights) if others else head_loss
+        return Part(loss, head_terms | others)
+
+    def quality_term(self, trunk: Tensor, argmax: Tensor, tokens: Tensor, counted: Tensor, target: Tensor) -> Tensor:
+        """The quality head on what the map proposes; where nothing is to be proposed it reads the token that is there,
+        as it does when sampling.
+        """
+        proposed = torch.where(counted, argmax, tokens)
+        q = self.model.quality_logits(trunk, proposed)
+        return losses.total(losses.quality(q, proposed, tokens, self.config.loss.positive_weight) * counted, target)
 
     @torch.no_grad()
     def iterates(self, logits: Tensor, state: State) -> Iterator[Tensor]:
@@ -138,104 +183,57 @@ class DBTM:
         p = logits.detach().softmax(-1)
         for k in range(1, max(depths) + 1):
             if k > 1:
-                x1_BLV = state.at_noise(torch.ones_like(state.clean)).dense() if x1_BLV is None else x1_BLV
+                x1_BLV = state.at_data().dense() if x1_BLV is None else x1_BLV
                 x = torch.where(state.clean[..., None], x1_BLV, p)
                 p = self.model(x)
             if k in depths:
                 yield p
 
-    def boundary_term(self, state: State, noise_BLD: Tensor, examples: Examples) -> Tensor:
-        """CE(T(x1), x1), on the first rows of the batch where only a fraction of them is to pay for it."""
-        weights = self.config.loss
-        target = ~examples.first(weights.boundary_fraction).prompt
-        data = state.rows(slice(0, len(target))).at_noise(torch.ones_like(target))
-        logits, _ = self.model.logits(*self.model.embed(data, noise_BLD[: len(target)]))
-        return losses.total(
-            losses.boundary(logits, data.tokens, weights.endpoint_c, weights.endpoint_r) * target, target
-        )
-
-    def ril_rounds(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[dict[str, Tensor]]:
+    def ril_parts(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
         """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
-        ril, weights, target = self.config.ril, self.config.loss, ~examples.prompt
-        committed, p, x0_BLV, x0_BLD = examples.prompt, None, state.noise, noise_BLD
+        ril = self.config.ril
+        committed, p, noise = self.rollout_start(examples), None, state.noise
         for r in range(1, k + 1):
             if r == 2 and ril.later_fraction < 1:
                 examples = examples.first(ril.later_fraction)
                 rows = slice(0, len(examples.tokens))
-                state, target, committed = state.rows(rows), target[rows], committed[rows]
-                x0_BLV, x0_BLD, p = x0_BLV[rows], x0_BLD[rows], None if p is None else p[rows]
+                state, committed, noise, noise_BLD = state.rows(rows), committed[rows], noise[rows], noise_BLD[rows]
+                p = None if p is None else p[rows]
             if ril.fresh_noise and r > 1:
-                x0_BLV = self.fresh_noise(examples, k, r)
-                x0_BLD = self.model.embed_noise(x0_BLV)
-            now = State(state.tokens, state.alpha, x0_BLV).at_noise(committed if ril.commit else examples.prompt)
+                noise = self.draw_noise(examples, ROUND, k, r)
+                noise_BLD = self.model.embed_noise(noise)
+            target = ~examples.prompt
+            now = State(state.tokens, state.alpha, noise).at_noise(committed if ril.commit else examples.prompt)
             if ril.commit or p is None:
-                h, _ = self.model.embed(now, x0_BLD)
+                h, _ = self.model.embed(now, noise_BLD)
             else:  # non-committed: confident positions hold their distribution, a dense state
                 h, _ = self.model.embed_dense(torch.where((committed & target)[..., None], p, now.dense()))
             trunk, _ = self.model.hidden(self.model.condition(h, p))
-            logits, _ = self.model.head(trunk)
-            with torch.no_grad():
-                p = logits.softmax(-1)
-                score = p.gather(-1, state.tokens[..., None]).squeeze(-1)
-                after = commit(score, committed, r, k, ril.kappa)
-            counted = target & ~(committed if ril.count_committed_now else after) if ril.commit else target
-            kind = losses.ril_c if ril.commit else losses.ril_nc
-            per_token = kind(logits, state.tokens, counted, weights.endpoint_c, weights.endpoint_r)
-            terms = {"ril": losses.total(per_token, target)}
+            if not ril.commit or self.model.recall is not None:
+                with torch.no_grad():
+                    p = self.model.head(trunk)[0].softmax(-1)
+            counted = target & ~committed if ril.commit else target
+            if ril.commit and not ril.count_committed_now:  # what counts is known only after a look at the scores
+                with torch.no_grad():
+                    look = self.read_head(trunk, None, state.tokens, counted * 0.0, counted * 0.0, counted)
+                counted = counted & ~commit(look.right, committed, r, k, ril.kappa)
+            beta = counted * _one_over(target) * ril.weight
+            read = self.read_head(trunk, None, state.tokens, beta * 0, beta, ~committed | counted)
+            committed = commit(read.right, committed, r, k, ril.kappa)
+            terms = {"ril": losses.total(read.endpoint * counted, target)}
+            others = {}
             if self.model.quality is not None and ril.quality:
-                proposed = logits.detach().argmax(-1)
-                q = self.model.quality_logits(trunk, proposed)
-                per_token = losses.ril_quality(q, proposed, state.tokens, counted, weights.positive_weight)
-                terms["ril_quality"] = losses.total(per_token, target)
-            yield terms
-            committed = after
+                others["ril_quality"] = self.quality_term(trunk, read.argmax, state.tokens, counted, target)
+            yield self.part(read.loss, terms, others)
 
-    def fresh_noise(self, examples: Examples, k: int, r: int) -> Tensor:
-        key = rng.fold(examples.key(ROUND), k, r)
-        return self.config.path.sigma * rng.normal(
-            key, examples.tokens.shape[1], self.config.model.vocab, dtype=self.noise_dtype
-        )
-
-    # -- self-distillation -----------------------------------------------------------------------------------------
-
-    def distill_rounds(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[dict[str, Tensor]]:
-        """soft-ril: the student at every state of the teacher's own rollout, towards the teacher's last round.
-
-        The target is a function of the noise alone, so it cannot average over different data (app:ril-training).
-        """
-        kind = losses.soft_ril_c if self.config.distill.commit else losses.soft_ril_nc
-        states, target_p = self.teacher_rollout(state, examples.prompt)
-        for x, counted in states:
-            h, _ = self.model.embed(x, noise_BLD) if isinstance(x, State) else self.model.embed_dense(x)
-            logits, _ = self.model.logits(h)
-            yield {"distill": losses.total(kind(logits, target_p, counted), ~examples.prompt)}
-
-    @torch.no_grad()
-    def teacher_rollout(self, state: State, prompt: Tensor) -> tuple[list[tuple[State | Tensor, Tensor]], Tensor]:
-        """The teacher's k rounds from x0: every round's input with the positions it counts, and the final target."""
-        distill, teacher = self.config.distill, self.frozen["teacher"]
-        noise_BLD = teacher.embed_noise(state.noise)
-        tokens, committed, p = state.tokens, prompt, None
-        states: list[tuple[State | Tensor, Tensor]] = []
-        logits = state.noise
-        for r in range(1, distill.depth + 1):
-            now: State | Tensor = state.at_noise(committed if distill.commit else prompt, tokens)
-            if not distill.commit and p is not None:
-                assert isinstance(now, State)
-                now = torch.where((committed & ~prompt)[..., None], p, now.dense())
-            states.append((now, ~committed if distill.commit else ~prompt))
-            h, _ = teacher.embed(now, noise_BLD) if isinstance(now, State) else teacher.embed_dense(now)
-            logits, _ = teacher.logits(h)
-            p = logits.softmax(-1)
-            score, proposed = p.max(-1)
-            after = commit(score, committed, r, distill.depth, distill.kappa)
-            tokens = torch.where(after & ~committed, proposed, tokens) if distill.commit else tokens
-            committed = after
-        target_p = losses.soft_target(logits, distill.temperature)
-        if distill.commit:  # what was committed on the way keeps its token
-            kept = torch.nn.functional.one_hot(tokens, target_p.shape[-1]).to(target_p.dtype)
-            target_p = torch.where(states[-1][1][..., None], target_p, kept)
-        return states, target_p
+    def rollout_start(self, examples: Examples) -> Tensor:
+        """What is clean when a rollout starts: the prompt and, where asked for, at least a share of the positions."""
+        least = self.config.ril.context
+        if not least:
+            return examples.prompt
+        f_B = least + (1 - least) * rng.uniform(rng.fold(examples.key(START), 0), 1)[:, 0]
+        u_BL = rng.uniform(rng.fold(examples.key(START), 1), examples.tokens.shape[1])
+        return examples.prompt | (u_BL < f_B[:, None])
 
     # -- what else the trainer asks for ----------------------------------------------------------------------------
 
@@ -247,3 +245,8 @@ class DBTM:
 
     def sampler(self, model: TransportMap) -> Sampler:
         return Sampler(model, self.config.sampling(), self.config.task)
+
+
+def _one_over(target: Tensor) -> Tensor:
+    """1 / (B L_target), the factor that all terms share."""
+    return 1 / target.sum().clamp(min=1)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from dbtm.nn.delta import DeltaMixer
 from dbtm.nn.layers import Attention, Dropout, Dual, FeedForward, LayerNorm, Linear
 
 
@@ -29,14 +30,17 @@ def add_gated(x: Tensor, dx: Tensor | None, gate: Tensor, branch: Dual) -> Dual:
 
 
 class Block(nn.Module):
-    """One transformer block: two residual branches, each shifted, scaled and gated by adaLN."""
+    """One transformer block: two residual branches, each shifted, scaled and gated by adaLN.
+
+    The first is attention or, where its time has to be linear in the length, a delta-rule mixer.
+    """
 
     def __init__(
-        self, width: int, heads: int, ffn: int, cond_dim: int, dropout: float, softcap: float, gate_init: float
+        self, attention: Attention | DeltaMixer, width: int, ffn: int, cond_dim: int, dropout: float, gate_init: float
     ):
         super().__init__()
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
-        self.attention = Attention(width, heads, softcap)
+        self.attention = attention
         self.feed_forward = FeedForward(width, ffn)
         self.modulation = nn.Linear(cond_dim, 6 * width, bias=False)  # of a constant: a bias would add nothing
         nn.init.zeros_(self.modulation.weight)
@@ -65,12 +69,22 @@ class DiT(nn.Module):
         softcap: float = 0.0,
         gate_init: float = 0.0,
         loops: int = 1,
+        mixers: tuple[str, ...] = (),
     ):
+        """`mixers` names the blocks' mixers, attn or gdn; attention everywhere unless it is given."""
         super().__init__()
         self.loops = loops
         self.constant = nn.Parameter(torch.randn(cond_dim) * cond_dim**-0.5)
         self.blocks = nn.ModuleList(
-            Block(width, heads, ffn, cond_dim, dropout, softcap, gate_init) for _ in range(depth)
+            Block(
+                DeltaMixer(width, heads) if mixer == "gdn" else Attention(width, heads, softcap),
+                width,
+                ffn,
+                cond_dim,
+                dropout,
+                gate_init,
+            )
+            for mixer in mixers or ("attn",) * depth
         )
         self.norm = LayerNorm(width)
 

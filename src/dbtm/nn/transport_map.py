@@ -7,10 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dbtm.config import ModelConfig
+from dbtm.kernels import noise as prior
 from dbtm.nn.dit import DiT, Head
 from dbtm.nn.layers import Dual, rms_norm, rotary_angles
 from dbtm.nn.quality import QualityHead
 from dbtm.simplex.interpolant import State, one_hot
+from dbtm.simplex.noise import Noise
 
 
 class TransportMap(nn.Module):
@@ -43,6 +45,7 @@ class TransportMap(nn.Module):
             config.softcap,
             config.gate_init,
             config.loops,
+            config.mixers,
         )
         self.head = Head(config.width, config.vocab)
         self.quality = (
@@ -69,15 +72,16 @@ class TransportMap(nn.Module):
 
     # -- embedding of a state --------------------------------------------------------------------------------------
 
-    def embed_noise(self, noise_BLV: Tensor) -> Tensor:
+    def embed_noise(self, noise: Tensor | Noise) -> Tensor:
         """x0 W: the only way noise enters the map."""
-        return noise_BLV.to(self.dtype) @ self.embedding.to(self.dtype)
+        weight_VD = self.embedding.to(self.dtype)
+        return prior.embed(noise, weight_VD) if isinstance(noise, Noise) else noise.to(self.dtype) @ weight_VD
 
     def embed_tokens(self, tokens_BL: Tensor) -> Tensor:
         """Rows of W. A small vocabulary goes through a product with one-hots: the backward of a gather would add
         thousands of rows into a handful, one after the other.
         """
-        if self.config.vocab <= 64:
+        if self.config.small_vocab:
             return one_hot(tokens_BL, self.config.vocab, self.dtype) @ self.embedding.to(self.dtype)
         return F.embedding(tokens_BL, self.embedding).to(self.dtype)
 

@@ -57,7 +57,13 @@ def sudoku() -> RunConfig:
         ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, later_fraction=0.5),
         optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=150, ema=0.999),
         train=TrainConfig(  # 25 minutes of one H200; small batches leave the GPU waiting for launches
-            steps=3_600, batch=1_024, precision="bf16", compile=True, checkpoint_every=250, evaluate_every=250
+            steps=3_600,
+            batch=1_024,
+            precision="bf16",
+            compile=True,
+            graph=True,
+            checkpoint_every=250,
+            evaluate_every=250,
         ),
         sample=SampleConfig(nfe=4, kappa=0.9, scorer="quality"),
     )

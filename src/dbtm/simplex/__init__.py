@@ -5,11 +5,13 @@ Shape legend: B samples, L positions, V vocabulary, D width. A suffix names the 
 
 from dbtm.simplex.commit import commit, floor_count
 from dbtm.simplex.coupling import assignment, ot_cost
-from dbtm.simplex.interpolant import State, one_hot, partial_context
+from dbtm.simplex.interpolant import State, interpolate, one_hot, partial_context
+from dbtm.simplex.noise import Noise
 from dbtm.simplex.phase import commitment_time
 from dbtm.simplex.schedule import alpha, alpha_rate
 
 __all__ = [
+    "Noise",
     "State",
     "alpha",
     "alpha_rate",
@@ -17,6 +19,7 @@ __all__ = [
     "commit",
     "commitment_time",
     "floor_count",
+    "interpolate",
     "one_hot",
     "ot_cost",
     "partial_context",

@@ -3,15 +3,22 @@
 import torch
 from torch import Tensor
 
+from dbtm.simplex.noise import Noise
 
-def ot_cost(noise_BLV: Tensor, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
+
+def ot_cost(noise: Tensor | Noise, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
     """Cost_ij = -sum_l x0_i[l, x1_j[l]] of giving noise row i to data row j, over j's target positions, (B, B).
 
-    It is |x0_i - x1_j|^2 / 2 up to terms that no permutation changes, and needs one gather: no one-hots.
+    It is |x0_i - x1_j|^2 / 2 up to terms that no permutation changes, and needs B numbers of x0 a position: neither
+    one-hots nor all of x0.
     """
-    B = len(tokens_BL)
-    reward_BLB = noise_BLV.gather(-1, tokens_BL.T.expand(B, -1, -1))
-    return -(reward_BLB * target_BL.T).sum(1)
+    rows = []
+    for i in range(0, len(noise), at_once := max(1, 2**24 // tokens_BL.numel())):
+        some = noise[i : i + at_once]
+        wanted = tokens_BL.T.expand(len(some), -1, -1)
+        reward_iLB = some.gather(wanted) if isinstance(some, Noise) else some.gather(-1, wanted)
+        rows.append(-(reward_iLB * target_BL.T).sum(1))
+    return torch.cat(rows)
 
 
 def assignment(cost_BB: Tensor) -> Tensor:

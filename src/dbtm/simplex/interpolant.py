@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dbtm.simplex.noise import Noise
 from dbtm.simplex.schedule import alpha, alpha_rate
 
 
@@ -25,7 +26,7 @@ class State:
 
     tokens: Tensor  # (B, L) int64: x1, the token a position is or is heading to
     alpha: Tensor  # (B, L) float: share of noise
-    noise: Tensor  # (B, L, V) float: x0
+    noise: Tensor | Noise  # (B, L, V) float: x0, or the keys it is drawn from
     rate: Tensor | None = None  # (B, L) float: d alpha / dt, where a velocity is wanted
 
     @property
@@ -33,16 +34,22 @@ class State:
         """(B, L) bool: positions that hold their token exactly."""
         return self.alpha == 0
 
+    def x0(self) -> Tensor:
+        """The noise as a (B, L, V) tensor."""
+        return self.noise.dense() if isinstance(self.noise, Noise) else self.noise
+
     def dense(self) -> Tensor:
         """I_t as a (B, L, V) tensor, eq:interpolant: the reference path."""
-        x1_BLV = one_hot(self.tokens, self.noise.shape[-1], self.noise.dtype)
-        return torch.where(self.clean[..., None], x1_BLV, torch.lerp(x1_BLV, self.noise, self.alpha[..., None]))
+        x0_BLV = self.x0()
+        x1_BLV = one_hot(self.tokens, x0_BLV.shape[-1], x0_BLV.dtype)
+        return torch.where(self.clean[..., None], x1_BLV, torch.lerp(x1_BLV, x0_BLV, self.alpha[..., None]))
 
     def velocity(self) -> Tensor:
         """dI_t/dt = alpha'_t (x0 - x1) as a (B, L, V) tensor; 0 on clean positions."""
         if self.rate is None:
             raise ValueError("this state was built without a rate: it has no velocity")
-        return self.rate[..., None] * (self.noise - one_hot(self.tokens, self.noise.shape[-1], self.noise.dtype))
+        x0_BLV = self.x0()
+        return self.rate[..., None] * (x0_BLV - one_hot(self.tokens, x0_BLV.shape[-1], x0_BLV.dtype))
 
     def at_noise(self, clean_BL: Tensor, tokens_BL: Tensor | None = None) -> "State":
         """The rollout state of eq:commit-rule: tokens where clean, x0 elsewhere."""
@@ -52,6 +59,21 @@ class State:
             alpha=(~clean_BL).to(self.alpha.dtype),
             rate=None,
         )
+
+    def at_data(self) -> "State":
+        """The data itself, x1, which stands still: the boundary."""
+        nothing = torch.zeros_like(self.alpha)
+        return replace(self, alpha=nothing, rate=None if self.rate is None else nothing)
+
+    def joined(self, other: "State") -> "State":
+        """Both states as one batch."""
+        noise: Tensor | Noise
+        if isinstance(self.noise, Noise) and isinstance(other.noise, Noise):
+            noise = replace(self.noise, key=torch.cat((self.noise.key, other.noise.key)))
+        else:
+            noise = torch.cat((self.x0(), other.x0()))
+        rate = None if self.rate is None or other.rate is None else torch.cat((self.rate, other.rate))
+        return State(torch.cat((self.tokens, other.tokens)), torch.cat((self.alpha, other.alpha)), noise, rate)
 
     def rows(self, index: Tensor | slice) -> "State":
         """The same state for some of the samples."""
@@ -69,12 +91,12 @@ def partial_context(t_B: Tensor, fraction_B: Tensor, uniform_BL: Tensor, prompt_
     return clean_BL, t_BL
 
 
-def interpolate(tokens_BL: Tensor, noise_BLV: Tensor, clean_BL: Tensor, t_BL: Tensor, a: float = 1.0) -> State:
+def interpolate(tokens_BL: Tensor, noise: Tensor | Noise, clean_BL: Tensor, t_BL: Tensor, a: float = 1.0) -> State:
     """The partial-context interpolant I_t(C) with its velocity, in parts; t is ignored on clean positions."""
     zero = torch.zeros((), dtype=t_BL.dtype, device=t_BL.device)
     return State(
         tokens=tokens_BL,
         alpha=torch.where(clean_BL, zero, alpha(t_BL, a)),
-        noise=noise_BLV,
+        noise=noise,
         rate=torch.where(clean_BL, zero, alpha_rate(t_BL, a)),
     )

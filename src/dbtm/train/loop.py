@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from dbtm.tasks.base import Task
 from dbtm.train import checkpoint
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
+from dbtm.train.graph import GraphedBackward
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 
@@ -82,14 +84,22 @@ class Trainer:
         return per_device // micro, micro
 
     def _prepare(self) -> None:
-        """Precision and compilation."""
+        """Precision, compilation, and how gradients are computed."""
         train = self.config.train
         if train.precision == "bf16":
             for module in (self.model, self.ema.model, *self.method.frozen.values()):
                 module.compute_dtype = torch.bfloat16
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
+        self.graphed = train.graph and self.device.type == "cuda"
+        scale = 1 / self.micro_batches
+        self.backward = (
+            GraphedBackward(self.method, scale) if self.graphed else partial(backward, self.method, scale=scale)
+        )
         if train.compile:
+            torch._dynamo.config.recompile_limit = (
+                32  # a block serves passes with and without tangents, of several sizes
+            )
             for layer in self.model.repeated():  # a block at a time: compiled once, reused for every block and loop
                 layer.compile()
 
@@ -138,9 +148,8 @@ class Trainer:
         set_learning_rate(self.optimizers, schedule(self.step, self.config.train.steps, self.config.optim))
         sums: dict[str, Tensor] = {}
         for examples in micro_batches:
-            # dropout is drawn from torch's generator: its seed is that of the micro-batch, wherever it runs
-            torch.manual_seed(int(rng.fold(examples.seed, examples.step, int(examples.index[0])).item()) & (2**63 - 1))
-            for name, value in backward(self.method, examples, 1 / len(micro_batches)).items():
+            torch.manual_seed(examples.dropout_seed)  # that of the micro-batch, wherever it runs
+            for name, value in self.backward(examples).items():
                 part = value / len(micro_batches)
                 sums[name] = sums[name] + part if name in sums else part
         self.world.average_gradients(self.model)
@@ -148,7 +157,7 @@ class Trainer:
         sums["grad_norm"] = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
         for optimizer in self.optimizers:
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=not self.graphed)
         self.ema.update(self.model, self.step + 1)
         self.method.after_step(self.step + 1, self.ema.model)
         return sums
@@ -167,10 +176,11 @@ class Trainer:
                 index = step * train.batch + m * self.micro_size + np.arange(self.micro_size)
                 batch = self.config.task.batch(index)
                 prompt = np.zeros(batch.tokens.shape, dtype=bool) if batch.prompt is None else batch.prompt
-                arrays = (np.asarray(batch.tokens, dtype=np.int64), prompt, index)
-                tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]
-                tokens, mask, rows = (t.to(self.device, non_blocking=True) for t in tensors)
-                out.append(Examples(tokens, mask, rows, step, train.seed))
+                arrays = (np.asarray(batch.tokens, dtype=np.int64), prompt)
+                key_B = rng.fold(train.seed, step, torch.from_numpy(index))
+                tensors = (*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays), key_B)
+                tokens, mask, keys = (t.to(self.device, non_blocking=True) for t in tensors)
+                out.append(Examples(tokens, mask, keys, step, dropout_seed=int(key_B[0]) & (2**63 - 1)))
             yield out
 
     # -- reporting and saving --------------------------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""The prior's numbers in a Triton kernel: SplitMix64 and Box-Muller as in `dbtm.rng`, one write and no temporaries."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from dbtm.simplex.noise import Noise
+
+
+@triton.jit
+def mix(z):
+    """SplitMix64's finaliser, on unsigned words."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+    return z ^ (z >> 31)
+
+
+@triton.jit
+def draw_kernel(key_ptr, out_ptr, sigma, L, V, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    """BLOCK words of one row (b, l), two numbers each; a row of odd length shares a word with its neighbour."""
+    row = tl.program_id(0).to(tl.int64)
+    first = (row % L) * V  # the row's first entry among its sample's L V
+    word = first // 2 + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(key_ptr + row // L).to(tl.uint64, bitcast=True)
+    z = mix(key + (word + 1).to(tl.uint64, bitcast=True) * 0x9E3779B97F4A7C15)
+    u = ((z >> 32).to(tl.float32) + 0.5) * (2.0**-32)
+    angle = (z & 0xFFFFFFFF).to(tl.float32) * (6.283185307179586 * 2.0**-32)
+    radius = sigma * tl.sqrt(-2.0 * tl.log(u))
+    column = 2 * word - first
+    out_ptr += row * COLUMNS
+    even, odd = radius * tl.cos(angle), radius * tl.sin(angle)
+    kind = out_ptr.dtype.element_ty
+    tl.store(out_ptr + column, tl.where(column < V, even, 0.0).to(kind), mask=(column >= 0) & (column < COLUMNS))
+    column += 1
+    tl.store(out_ptr + column, tl.where(column < V, odd, 0.0).to(kind), mask=column < COLUMNS)
+
+
+def draw(noise: Noise, dtype: torch.dtype, columns: int) -> Tensor:
+    """x0, (B, L, columns), with zeros beyond the vocabulary."""
+    out = torch.empty(len(noise), noise.length, columns, dtype=dtype, device=noise.key.device)
+    block = min(1024, triton.next_power_of_2(columns // 2 + 1))
+    grid = (len(noise) * noise.length, triton.cdiv(columns // 2 + 1, block))
+    with torch.cuda.device_of(out):
+        draw_kernel[grid](noise.key, out, noise.sigma, noise.length, noise.vocab, COLUMNS=columns, BLOCK=block)
+    return out

@@ -1,0 +1,71 @@
+"""The head with soft targets in chunks of rows: the student's logits and the teacher's never exist all at once.
+
+For every row n, with f = W h + b of the student and f' of the teacher,
+
+    P_n = softmax(f' / temperature), or the vertex of a token the rollout has kept
+    loss = sum_n beta_n CE(softmax f, P)          d loss / d f_n = beta_n (softmax f - P)
+
+(loss:soft-ril-c, loss:soft-ril-nc). As in `losses.head`, the gradient is computed where the logits are.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dbtm.losses.head import BUDGET, product, rows_per_chunk
+
+
+@dataclass(frozen=True)
+class SoftTarget:
+    """What the teacher makes of its noise, row by row: its last trunk state, and the tokens it kept on the way."""
+
+    trunk: Tensor  # (N, D)
+    tokens: Tensor  # (N,) int64
+    kept: Tensor  # (N,) bool: the target is the token
+    head: nn.Linear
+    temperature: float = 1.0
+
+    def probabilities(self, rows: Tensor) -> Tensor:
+        """P of some rows, (n, V), float32 or wider."""
+        f = product(self.trunk[rows], self.head.weight.T.to(self.trunk.dtype))
+        p = ((f + self.head.bias.to(f.dtype)) / self.temperature).softmax(-1)
+        kept = self.kept[rows, None]
+        return torch.where(kept, torch.zeros_like(p).scatter_(-1, self.tokens[rows, None], 1.0), p)
+
+
+def chunked_soft_head(
+    h: Tensor, head: nn.Linear, target: SoftTarget, beta: Tensor, budget: int = BUDGET
+) -> tuple[Tensor, Tensor]:
+    """(sum_n beta_n CE_n under autograd, CE (N,) as a constant) over h (N, D); rows without a weight are skipped."""
+    loss, cross_entropy = _SoftHead.apply(h, head.weight, head.bias, target, beta, budget)
+    return loss, cross_entropy
+
+
+class _SoftHead(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h, weight, bias, target: SoftTarget, beta, budget):
+        wide = torch.promote_types(h.dtype, torch.float32)
+        W, b, beta = weight.to(h.dtype), bias.to(wide), beta.to(wide)
+        cross_entropy = h.new_zeros(len(h), dtype=wide)
+        grads = [torch.zeros_like(x, dtype=t) for x, t in ((h, h.dtype), (weight, wide), (bias, wide))]
+        rows = beta.nonzero().squeeze(-1)
+        for index in rows.split(rows_per_chunk(len(W), h.dtype, True, budget)) if len(rows) else ():
+            h_n = h[index]
+            log_T = (product(h_n, W.T) + b).log_softmax(-1)
+            P = target.probabilities(index)
+            cross_entropy[index] = -(P * log_T).sum(-1)
+            gradient = log_T.exp_().sub_(P).mul_(beta[index, None])
+            g = gradient.to(h.dtype)
+            grads[0][index] = product(g, W).to(h.dtype)
+            grads[1] += product(g.T, h_n)
+            grads[2] += gradient.sum(0)
+        ctx.save_for_backward(*grads)
+        ctx.dtypes = (h.dtype, weight.dtype, bias.dtype)
+        ctx.mark_non_differentiable(cross_entropy)
+        return (beta * cross_entropy).sum(), cross_entropy
+
+    @staticmethod
+    def backward(ctx, g_loss, _):
+        grads = ((g_loss * x).to(t) for x, t in zip(ctx.saved_tensors, ctx.dtypes, strict=True))
+        return *grads, None, None, None

@@ -1,0 +1,62 @@
+"""The step as one CUDA graph: a small model's step is thousands of kernels, each shorter than its launch.
+
+The first steps of a phase run as usual, which compiles kernels and sets up the libraries. Then the passes of one
+micro-batch, forward and backward, are recorded once and replayed for every further one: its examples are copied into
+the tensors that were recorded, and its gradients are added to those of the parameters, which must stay where they are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dbtm.methods.base import Examples, Method, backward
+
+Terms = dict[str, Tensor]
+WARM_UP = 3  # calls of a phase before it is recorded
+INPUTS = ("tokens", "prompt", "sample_key")
+
+
+def record(run: Callable[[], Terms]) -> Callable[[], Terms]:
+    """Record what `run` launches, without running it; the result launches it all at once and returns its outputs."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    # thread_local: the thread that prepares the next batch goes on with its copies meanwhile
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        outputs = run()
+
+    def replay() -> Terms:
+        graph.replay()
+        return outputs
+
+    return replay
+
+
+@dataclass
+class _Recorded:
+    """A phase: how often it has been called, and from the recording on its input tensors and its replay."""
+
+    calls: int = 0
+    inputs: Examples | None = None
+    replay: Callable[[], Terms] | None = None
+
+
+class GraphedBackward:
+    """`backward` of micro-batches of one shape, replayed. Terms are overwritten by the next call."""
+
+    def __init__(self, method: Method, scale: float, record: Callable = record):
+        self.method, self.scale, self.record = method, scale, record
+        self.phases: dict[tuple[bool, ...], _Recorded] = {}
+
+    def __call__(self, examples: Examples) -> Terms:
+        phase = self.phases.setdefault(self.method.phase(examples.step), _Recorded())
+        phase.calls += 1
+        if phase.calls <= WARM_UP:
+            return backward(self.method, examples, self.scale)
+        if phase.inputs is None or phase.replay is None:
+            inputs = phase.inputs = replace(examples, **{name: getattr(examples, name).clone() for name in INPUTS})
+            phase.replay = self.record(lambda: backward(self.method, inputs, self.scale))
+        for name in INPUTS:
+            getattr(phase.inputs, name).copy_(getattr(examples, name))
+        return phase.replay()

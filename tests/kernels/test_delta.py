@@ -1,0 +1,234 @@
+"""The gated delta rule: what the recurrence means, its tangent, and the chunked form against it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import jvp
+
+from dbtm.kernels import delta_reference
+from dbtm.kernels.delta import gated_delta
+from dbtm.kernels.delta_ops import state_pass, unit_lower_inverse
+from tests.kernels.conftest import DEVICE
+
+
+def relative(got: Tensor, want: Tensor) -> float:
+    return float((got.detach().double() - want).norm() / want.norm().clamp(min=1e-30))
+
+
+def cosine(got: Tensor, want: Tensor) -> float:
+    return float(F.cosine_similarity(got.double().flatten(), want.flatten(), dim=0))
+
+
+def inputs(L: int, dk: int = 8, dv: int = 6, dtype=torch.float64, gates: str = "usual") -> list[Tensor]:
+    """q, k, v, g, beta for two sequences of two heads, q and k of length 1; gates stay wide, as in the layer."""
+    torch.manual_seed(L + dk)
+    q, k = F.normalize(torch.randn(2, 2, 2, L, dk, dtype=torch.float64), dim=-1)
+    v, a, b = torch.randn(2, 2, L, dv), 3 * torch.randn(2, 2, L) - 3, torch.randn(2, 2, L)
+    g, beta = -F.softplus(a), b.sigmoid()
+    if gates == "strong":  # e^g is 0 in every dtype
+        g = torch.full_like(g, -1e4)
+    elif gates == "now and then":  # after -1e5 a float32 sum of gates has no digits for those that follow
+        g[..., ::7] = -1e5
+    elif gates == "none":
+        g = torch.zeros_like(g)
+    elif gates == "alike":  # keys that are almost the same, written in full: the worst case of the inverse
+        k = F.normalize(k[:, :, :1] + 0.01 * k, dim=-1)
+        g, beta = 0.01 * g, torch.ones_like(beta)
+    wide = torch.promote_types(dtype, torch.float32)
+    return [x.to(DEVICE, t) for x, t in zip((q, k, v, g, beta), (dtype,) * 3 + (wide,) * 2)]
+
+
+def directions_of(tensors: list[Tensor]) -> list[Tensor]:
+    return [torch.randn_like(x) for x in tensors]
+
+
+def expected(tensors: list[Tensor], tangents: list[Tensor], go: Tensor, reverse: bool) -> list[Tensor]:
+    """o, do and the gradients: float64 autodiff of the recurrence on the same (rounded) inputs."""
+    x, dx = ([t.double() for t in each] for each in (tensors, tangents))
+    o, do = jvp(lambda *x: delta_reference.gated_delta(*x, reverse=reverse), tuple(x), tuple(dx))
+    x = [t.clone().requires_grad_() for t in x]
+    return [o, do, *torch.autograd.grad(delta_reference.gated_delta(*x, reverse=reverse), x, go.double())]
+
+
+def computed(tensors: list[Tensor], tangents: list[Tensor], go: Tensor, reverse: bool) -> list[Tensor]:
+    x = [t.clone().requires_grad_() for t in tensors]
+    o, do = gated_delta(*x, tuple(tangents), directions=(reverse,))
+    alone, none = gated_delta(*x, directions=(reverse,))
+    assert none is None
+    assert torch.equal(alone, o)
+    assert o.dtype == do.dtype == tensors[2].dtype
+    assert not do.requires_grad
+    return [o[0].detach(), do[0], *torch.autograd.grad(o[0], x, go)]
+
+
+NAMES = ("o", "do", "gq", "gk", "gv", "gg", "gbeta")
+
+
+def compare(tensors: list[Tensor], reverse: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
+    tangents, go = directions_of(tensors), torch.randn_like(tensors[2])
+    arguments = (tensors, tangents, go, reverse)
+    return dict(zip(NAMES, zip(computed(*arguments), expected(*arguments), strict=True), strict=True))
+
+
+# -- the recurrence ----------------------------------------------------------------------------------------------------
+
+
+def test_memory_recalls_overwrites_and_fades():
+    """Orthogonal keys are recalled exactly; writing a key again replaces its value; beta moves the answer part of the
+    way; a decay fades all answers.
+    """
+    k = torch.eye(4, dtype=torch.float64)[[0, 1, 0, 2]].expand(1, 1, 4, 4)
+    v = torch.tensor([[1.0], [2.0], [5.0], [7.0]], dtype=torch.float64).expand(1, 1, 4, 1)
+    ask = torch.eye(4, dtype=torch.float64)
+    g, beta = torch.zeros(1, 1, 4).double(), torch.ones(1, 1, 4).double()
+    answers = [delta_reference.gated_delta(q.expand(1, 1, 4, 4), k, v, g, beta)[0, 0, -1].item() for q in ask]
+    assert answers == [5, 2, 7, 0]
+    half = torch.full_like(beta, 0.5)
+    assert delta_reference.gated_delta(ask[0].expand(1, 1, 4, 4), k, v, g, half)[0, 0, -1].item() == 0.5 * 0.5 + 0.5 * 5
+    fade = g.clone()
+    fade[..., -1] = torch.tensor(0.25).log()
+    assert delta_reference.gated_delta(ask[1].expand(1, 1, 4, 4), k, v, fade, beta)[0, 0, -1].item() == pytest.approx(
+        0.5
+    )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_tangent_of_the_recurrence(reverse):
+    tensors = inputs(11)
+    tangents = directions_of(tensors)
+    o, do = delta_reference.gated_delta_tangent(tuple(tensors), tuple(tangents), reverse)
+    want_o, want_do, *_ = expected(tensors, tangents, torch.ones_like(o), reverse)
+    assert relative(o, want_o) <= 1e-14
+    assert relative(do, want_do) <= 1e-12
+
+
+def test_reverse_is_the_recurrence_on_the_flipped_sequence():
+    tensors = inputs(9)
+    flipped = delta_reference.gated_delta(*(x.flip(2) for x in tensors)).flip(2)
+    assert torch.equal(delta_reference.gated_delta(*tensors, reverse=True), flipped)
+
+
+# -- the chunked form --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("L", "dk", "dv"), [(1, 8, 6), (3, 8, 6), (63, 8, 6), (64, 4, 16), (65, 8, 6), (150, 16, 8)])
+def test_chunks_equal_the_recurrence(L, dk, dv, reverse):
+    """Shorter than a chunk, a whole one, odd ones: value 1e-10, tangent and gradients 1e-9."""
+    for name, (got, want) in compare(inputs(L, dk, dv), reverse).items():
+        if want.norm() > 0:  # at L = 1 no gate has anything to fade
+            assert relative(got, want) <= (1e-10 if name == "o" else 1e-9), name
+        else:
+            assert got.abs().max() <= 1e-14, name
+
+
+def test_many_chunks_pass_their_state_in_groups():
+    """34 chunks are more than two groups."""
+    for name, (got, want) in compare([x[:1, :1] for x in inputs(34 * 64 - 5, 4, 4)]).items():
+        assert relative(got, want) <= (1e-10 if name == "o" else 1e-9), name
+
+
+@pytest.mark.parametrize("gates", ["strong", "now and then", "none", "alike"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_extreme_gates(gates, dtype):
+    tolerance = 1e-10 if dtype == torch.float64 else 5e-5 if gates == "alike" else 1e-6
+    for name, (got, want) in compare(inputs(150, 16, 16, dtype, gates)).items():
+        assert got.isfinite().all(), name
+        if want.norm() > 0:  # where nothing survives a step, g has no gradient
+            assert relative(got, want) <= tolerance, name
+
+
+@pytest.mark.parametrize("d", [64, 128])
+def test_half_precision(d):
+    """bfloat16 inputs and results, wide in between: a cosine of 0.9999 and better, at the widest heads too."""
+    for name, (got, want) in compare(inputs(130, d, d, torch.bfloat16)).items():
+        assert cosine(got, want) >= 0.9999, name
+        assert relative(got, want) <= 0.01, name
+
+
+def test_both_directions_in_one_call():
+    tensors = inputs(70)
+    x = [t.clone().requires_grad_() for t in tensors]
+    tangents = tuple(directions_of(tensors))
+    o, do = gated_delta(*x, tangents, directions=(False, True))
+    go = torch.randn_like(o)
+    grads = torch.autograd.grad(o, x, go)
+    want = [expected(tensors, list(tangents), go[i], bool(i)) for i in range(2)]
+    for i in range(2):
+        assert relative(o[i], want[i][0]) <= 1e-10
+        assert relative(do[i], want[i][1]) <= 1e-9
+    for got, forward, backward in zip(grads, want[0][2:], want[1][2:], strict=True):
+        assert relative(got, forward + backward) <= 1e-9
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_nothing_leaks_from_the_end(reverse):
+    """Neither what fills the last chunk nor what the scan has yet to read reaches the positions it has read."""
+    tensors = inputs(100)
+    read, unread = (slice(30, None), slice(0, 30)) if reverse else (slice(0, 70), slice(70, None))
+    want, _ = gated_delta(*(x[:, :, read] for x in tensors), directions=(reverse,))
+    for x, other in zip(tensors, (1e3, 1e3, 1e3, -1e3, 1.0), strict=True):
+        x[:, :, unread] = other
+    got, _ = gated_delta(*tensors, directions=(reverse,))
+    assert relative(got[:, :, :, read], want) <= 1e-12
+
+
+def test_what_autograd_keeps_grows_like_the_length():
+    def kept(L: int) -> int:
+        sizes = []
+        x = [t.requires_grad_() for t in inputs(L, dtype=torch.float32)]
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()), lambda _: None):
+            gated_delta(*x, directions=(False, True))
+        return sum(sizes)
+
+    assert kept(1024) == 2 * kept(512)
+
+
+def test_forward_mode_is_refused_rather_than_wrong():
+    tensors = tuple(inputs(5))
+    with pytest.raises(RuntimeError, match="jvp"):
+        jvp(lambda *x: gated_delta(*x)[0], tensors, tensors)
+
+
+def test_the_compiler_sees_one_graph():
+    def call(*x):
+        return gated_delta(*x[:5], x[5:], directions=(False, True))
+
+    tensors = inputs(70, dtype=torch.float32)
+    tangents = directions_of(tensors)
+    grads = []
+    for function in (call, torch.compile(call, backend="aot_eager", fullgraph=True)):
+        x = [t.clone().requires_grad_() for t in tensors]
+        o, do = function(*x, *tangents)
+        grads.append([o.detach(), do, *torch.autograd.grad(o.square().sum(), x)])
+    for plain, compiled in zip(*grads, strict=True):
+        torch.testing.assert_close(compiled, plain)
+
+
+# -- its two operators -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [4, 8, 64])
+@pytest.mark.parametrize("alike", [False, True])
+def test_inverse_against_substitution(C, alike):
+    torch.manual_seed(C)
+    N = torch.randn(3, C, C).tril(-1) if not alike else torch.ones(3, C, C).tril(-1)
+    N = N.to(DEVICE) if alike else 0.3 * N.to(DEVICE)
+    identity = torch.eye(C, dtype=torch.float64, device=DEVICE)
+    want = torch.linalg.solve_triangular(identity + N.double(), identity.expand(3, C, C), upper=False)
+    assert relative(unit_lower_inverse(N), want) <= 1e-5
+    assert relative(unit_lower_inverse(N.double()), want) <= 1e-12
+
+
+@pytest.mark.parametrize("n", [1, 2, 32, 33, 48, 49])
+def test_state_pass_against_its_definition(n):
+    torch.manual_seed(n)
+    P, Z = torch.randn(2, 3, n, 4, 4).double() * 0.4, torch.randn(2, 3, n, 4, 5).double()
+    S, want = torch.zeros(2, 3, 4, 5).double(), []
+    for c in range(n):
+        want.append(S)
+        S = P[:, :, c] @ S + Z[:, :, c]
+    torch.testing.assert_close(
+        state_pass(P.to(DEVICE), Z.to(DEVICE)).cpu(), torch.stack(want, 2), rtol=1e-12, atol=1e-12
+    )

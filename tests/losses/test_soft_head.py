@@ -1,0 +1,30 @@
+"""The chunked head with soft targets equals the dense one, values and gradients."""
+
+import torch
+
+from dbtm.losses import soft_ril_c, soft_target
+from dbtm.losses.soft_head import SoftTarget, chunked_soft_head
+
+N, D, V = 11, 4, 7
+
+
+def test_equals_the_dense_head():
+    torch.manual_seed(0)
+    student, teacher = (torch.nn.Linear(D, V).double() for _ in range(2))
+    h = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
+    kept = torch.arange(N) % 4 == 1
+    tokens, beta = torch.randint(0, V, (N,)), torch.rand(N, dtype=torch.float64) * (torch.arange(N) % 3 != 0)
+    trunk = torch.randn(N, D, dtype=torch.float64)
+    target = SoftTarget(trunk, tokens, kept, teacher.requires_grad_(False), temperature=0.7)
+    p = soft_target(teacher(trunk), 0.7)
+    p = torch.where(kept[:, None], torch.eye(V, dtype=torch.float64)[tokens], p)
+    per_row = soft_ril_c(student(h), p, torch.ones(N, dtype=torch.bool))
+    leaves = (h, *student.parameters())
+    want = torch.autograd.grad(3 * (beta * per_row).sum(), leaves)
+    for rows in (1, 4, 100):
+        loss, cross_entropy = chunked_soft_head(h, student, target, beta, budget=rows * V * 8 * 3)
+        torch.testing.assert_close(loss, (beta * per_row).sum(), rtol=1e-12, atol=0)
+        torch.testing.assert_close(cross_entropy[beta > 0], per_row[beta > 0].detach(), rtol=1e-12, atol=0)
+        assert (cross_entropy[beta == 0] == 0).all()
+        for g, w in zip(torch.autograd.grad(3 * loss, leaves), want, strict=True):
+            torch.testing.assert_close(g, w, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,182 @@
+"""The delta-rule mixer and maps with it: tangents and gradients against autodiff of the recurrence, in float64."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import jvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import dbtm
+from dbtm.config import ModelConfig, override
+from dbtm.errors import UsageError
+from dbtm.kernels import delta_reference
+from dbtm.nn import TransportMap
+from dbtm.nn import delta as module
+from dbtm.nn.delta import DeltaMixer, ShortConvolution, silu, unit
+from dbtm.nn.layers import Attention
+from dbtm.train import checkpoint
+from dbtm.train.loop import fit
+from tests.conftest import random_map
+from tests.nn.test_tangent import random_state, relative
+from tests.train.test_resume import tiny_run
+
+
+def recurrence(*inputs, tangents=None, directions=(False,)):
+    """Value alone, one position after the other: autodiff of any kind goes through it."""
+    return torch.stack([delta_reference.gated_delta(*inputs[:5], reverse=r) for r in directions]), None
+
+
+@pytest.fixture
+def by_recurrence(monkeypatch):
+    """Runs a function with the recurrence in the kernel's place."""
+
+    def run(function, *arguments):
+        with monkeypatch.context() as patch, sdpa_kernel(SDPBackend.MATH):
+            patch.setattr(module, "gated_delta", recurrence)
+            return function(*arguments)
+
+    return run
+
+
+def random_mixer(width=16, heads=2) -> DeltaMixer:
+    torch.manual_seed(0)
+    layer = DeltaMixer(width, heads)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return layer
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("build", [lambda: silu, lambda: unit, lambda: ShortConvolution(16), random_mixer])
+@pytest.mark.parametrize("L", [1, 5, 70])
+def test_layers(build, L, by_recurrence):
+    layer = build()
+    torch.manual_seed(1)
+    x, dx = torch.randn(2, 2, L, 16)
+    y, dy = layer(x, dx)
+    want_y, want_dy = by_recurrence(jvp, lambda v: layer(v)[0], (x,), (dx,))
+    assert relative(y, want_y) <= 1e-10
+    assert relative(dy, want_dy) <= 1e-9
+    assert not dy.requires_grad
+    value, none = layer(x)
+    assert none is None
+    assert torch.equal(value, y)
+
+
+@pytest.mark.usefixtures("double")
+def test_gradients_of_the_mixer(by_recurrence):
+    layer = random_mixer()
+    x = torch.randn(2, 70, 16, requires_grad=True)
+    wanted = [x, *layer.parameters()]
+    gy = torch.randn(2, 70, 16)
+    got = torch.autograd.grad(layer(x, torch.randn_like(x))[0], wanted, gy)
+    want = by_recurrence(lambda: torch.autograd.grad(layer(x)[0], wanted, gy))
+    for a, b in zip(got, want, strict=True):
+        assert relative(a, b) <= 1e-9
+
+
+def test_gates_at_their_extremes():
+    """However large the logits: e^g and beta stay in [0, 1], and value, tangent and gradients are finite."""
+    layer = random_mixer()
+    for size in (1e2, 1e4):
+        x = (size * torch.randn(2, 70, 16)).requires_grad_()
+        (g, beta), _ = layer.gates(x, None)
+        assert (g <= 0).all()
+        assert ((beta >= 0) & (beta <= 1)).all()
+        y, dy = layer(x, torch.randn_like(x))
+        assert y.isfinite().all()
+        assert dy.isfinite().all()
+        assert all(t.isfinite().all() for t in torch.autograd.grad(y.sum(), [x, *layer.parameters()]))
+
+
+def test_half_precision():
+    layer = random_mixer(128, 2)
+    x, dx = torch.randn(2, 2, 130, 128).bfloat16()
+    y, dy = layer(x, dx)
+    assert y.dtype == dy.dtype == torch.bfloat16
+    want, dwant = layer.double()(x.double(), dx.double())
+    for a, b in ((y, want), (dy, dwant)):
+        assert F.cosine_similarity(a.double().flatten(), b.flatten(), dim=0) >= 0.9999
+
+
+@pytest.mark.usefixtures("double")
+def test_every_position_reads_every_other_and_knows_its_side():
+    layer = random_mixer()
+    x = torch.randn(1, 9, 16)
+    jacobian = torch.autograd.functional.jacobian(lambda v: layer(v)[0], x).abs().sum((0, 2, 3, 5))
+    assert (jacobian > 1e-8).all()
+    assert relative(layer(x.flip(1))[0].flip(1), layer(x)[0]) > 0.1, "reading backwards is not reading forwards"
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize(
+    "changes",
+    [{"pattern": "gdn,attn"}, {"pattern": "gdn", "loops": 2, "input_norm": True}, {"depth": 5, "dropout": 0.3}],
+)
+def test_whole_map(changes, by_recurrence):
+    """Value and tangent of the logits for a state with prompts and context, in training mode where there is dropout."""
+    model = random_map(**{"backbone": "delta", "dropout": 0.0, **changes}).train()
+    state = random_state()
+    h, dh = model.embed(state)
+    torch.manual_seed(7)
+    z, dz = model.logits(h, dh)
+
+    def value(x):
+        torch.manual_seed(7)  # the same dropout mask
+        return model.logits(model.embed_dense(x)[0])[0]
+
+    want_z, want_dz = by_recurrence(jvp, value, (state.dense(),), (state.velocity(),))
+    assert relative(z, want_z) <= 1e-10
+    assert relative(dz, want_dz) <= 1e-9
+
+
+def test_training_and_the_checkpoint(tmp_path):
+    """A run with every loss, stopped and continued, loads as the map that was trained, and samples."""
+    config = override(tiny_run(), ["model.backbone=delta", "model.pattern=gdn,attn", "distill.start=0"])
+    for resume in (False, True):  # a step each: the head starts at zero and hides the blocks from the first
+        folder = fit(config, tmp_path / "run", resume, max_seconds=0)
+    sampler = dbtm.load(folder)
+    assert sampler.model.config == config.model
+    weights = checkpoint.read_tensors(folder, "ema")
+    assert any("convolution" in name for name in weights)
+    assert all(torch.equal(weights[name], value) for name, value in sampler.model.state_dict().items())
+    start = DeltaMixer(16, 2)  # untrained: its scales are all 1
+    assert not torch.equal(weights["trunk.blocks.0.attention.scale"], start.scale.detach()), "the mixer was trained"
+    assert sampler.sample(3, nfe=2).tokens.shape == (3, 6)
+
+
+def test_parameters_match_the_paper():
+    """171.9M with attention, 177.5M with the delta rule (app:language-exp-details): 5.6M in nine blocks, as printed."""
+    sizes = {}
+    for backbone in ("attention", "delta"):
+        with torch.device("meta"):
+            model = TransportMap(ModelConfig(vocab=50257, length=1024, backbone=backbone))
+        sizes[backbone] = sum(p.numel() for p in model.parameters()) / 1e6
+    assert abs(sizes["delta"] - sizes["attention"] - (177.5 - 171.9)) <= 0.1
+    assert abs(sizes["delta"] / 177.5 - 1) <= 0.002
+
+
+def test_patterns():
+    config = ModelConfig(vocab=7, length=9, width=16, heads=2, depth=6, backbone="delta")
+    assert config.mixers == ("gdn", "gdn", "gdn", "attn", "gdn", "gdn")
+    assert replace(config, pattern="attn,gdn").mixers == ("attn", "gdn") * 3
+    assert replace(config, backbone="attention").mixers == ("attn",) * 6
+    kinds = {"gdn": DeltaMixer, "attn": Attention}
+    blocks = TransportMap(config).trunk.blocks
+    assert [type(block.attention) for block in blocks] == [kinds[kind] for kind in config.mixers]
+    for wrong in ("", "gdn,lstm", "gdn attn"):
+        with pytest.raises(UsageError, match=r"model\.pattern"):
+            replace(config, pattern=wrong)
+
+
+def test_asking_for_a_tangent_changes_no_gradient():
+    layer = random_mixer()
+    x = torch.randn(2, 20, 16)
+    grads = []
+    for dx in (None, torch.randn_like(x)):
+        loss = layer(x, dx)[0].square().sum()
+        grads.append(torch.autograd.grad(loss, list(layer.parameters())))
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))

@@ -1,0 +1,71 @@
+"""Replayed steps equal plain ones: here the recording is a plain call on the recorded tensors (a GPU is not needed)."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dbtm import rng
+from dbtm.config import DistillConfig, LossConfig, PathConfig, RilConfig
+from dbtm.errors import UsageError
+from dbtm.methods.base import Examples, backward
+from dbtm.methods.dbtm import DBTM
+from dbtm.train.graph import WARM_UP, GraphedBackward
+from tests.train.test_resume import tiny_run
+
+STEPS, START = 12, 5
+
+
+def config():
+    return tiny_run(
+        path=PathConfig(coupling="independent"),
+        loss=LossConfig(),
+        ril=RilConfig(weight=1.0, depths=(2,), start=START),
+        distill=DistillConfig(),
+    )
+
+
+def examples(step: int) -> Examples:
+    torch.manual_seed(step)
+    prompt = torch.arange(6).expand(4, 6) < step % 3
+    return Examples(torch.randint(0, 5, (4, 6)), prompt, rng.fold(1, step, torch.arange(4)), step, dropout_seed=step)
+
+
+def run(call, model):
+    """Terms and gradients of every step, gradients kept in place as the trainer does for a graph."""
+    out = []
+    for step in range(STEPS):
+        torch.manual_seed(step)
+        terms = {name: value.clone() for name, value in call(examples(step)).items()}
+        out.append((terms, [None if p.grad is None else p.grad.clone() for p in model.parameters()]))
+        model.zero_grad(set_to_none=False)
+    return out
+
+
+def test_replayed_steps_equal_plain_ones():
+    plain, graphed = DBTM(config()), DBTM(config())
+    recorded = []
+
+    def record(call):
+        recorded.append(call)
+        return call
+
+    want = run(lambda e: backward(plain, e, 0.5), plain.model)
+    got = run(GraphedBackward(graphed, 0.5, record), graphed.model)
+    for (terms, gradients), (terms_plain, gradients_plain) in zip(got, want, strict=True):
+        assert terms.keys() == terms_plain.keys()
+        assert all(torch.equal(terms[name], terms_plain[name]) for name in terms)
+        for a, b in zip(gradients, gradients_plain, strict=True):
+            assert (a is None) == (b is None)
+            assert a is None or torch.equal(a, b)
+    assert len(recorded) == 2  # before and after refinement in the loop starts
+    assert START > WARM_UP
+    assert "ril" in want[-1][0]
+    assert "ril" not in want[0][0]
+
+
+def test_steps_that_wait_for_the_cpu_are_refused():
+    run = config()
+    replace(run, train=replace(run.train, graph=True))
+    with pytest.raises(UsageError, match="coupling=independent"):
+        replace(run, path=PathConfig(coupling="ot"), train=replace(run.train, graph=True))
