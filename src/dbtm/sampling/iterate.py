@@ -11,7 +11,7 @@ from dbtm.simplex import State
 
 def _start(model: TransportMap, given: Given, seed: int, sigma: float) -> tuple[Tensor, Tensor]:
     """x0 with the given tokens clean, and the mask of what is free, (B, L, 1)."""
-    x0_BLV = noise(model, given, seed, 1, sigma)
+    x0_BLV = noise(model, given, seed, 1, sigma).dense()
     free = ~given.clean
     return State(given.tokens, free.to(x0_BLV.dtype), x0_BLV).dense(), free[..., None]
 

@@ -19,12 +19,14 @@ from dbtm import rng
 from dbtm.config import SampleConfig
 from dbtm.nn import TransportMap
 from dbtm.sampling.decode import count_committed, propose
+from dbtm.sampling.prior import Prior
 from dbtm.sampling.trace import Round, Trace
-from dbtm.simplex import State, commit
+from dbtm.simplex import Noise, commit
 from dbtm.simplex.commit import top
 
 # streams of random numbers; a sample's noise depends on (seed, sample index, round) only
 NOISE, CHOICE = 100, 101
+BUDGET = 2**30  # bytes of logits, and of what decoding makes of them, that may exist at once
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,27 @@ class Given:
         return Given(self.tokens[keep], self.clean[keep], self.index[keep])
 
 
-def noise(model: TransportMap, given: Given, seed: int, round: int, sigma: float) -> Tensor:
-    """x0 of a round, (B, L, V)."""
-    key = rng.fold(seed, NOISE, given.index, round)
+def noise(model: TransportMap, given: Given, seed: int, round: int, sigma: float) -> Noise:
+    """x0 of a round."""
+    key_B = rng.fold(seed, NOISE, given.index, round)
     dtype = torch.promote_types(model.dtype, torch.float32)
-    return sigma * rng.normal(key, given.tokens.shape[1], model.config.vocab, dtype=dtype)
+    return Noise(key_B, given.tokens.shape[1], model.config.vocab, sigma, dtype)
 
 
 @torch.no_grad()
-def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int = 0, trace: bool = False) -> Trace:
-    """Generate everything that is not given, in at most `options.nfe` network evaluations."""
+def refine(
+    model: TransportMap,
+    given: Given,
+    options: SampleConfig,
+    seed: int = 0,
+    trace: bool = False,
+    prior: Prior | None = None,
+) -> Trace:
+    """Generate everything that is not given, in at most `options.nfe` network evaluations.
+
+    Samples of several batches share a `prior`; it must be of these weights.
+    """
+    prior = Prior(model) if prior is None else prior
     full, active = given, torch.arange(len(given.tokens), device=given.tokens.device)
     tokens_BL, committed_BL = given.tokens.clone(), given.clean.clone()
     score_BL = committed_BL.float()
@@ -58,16 +71,13 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
     rounds = []
     for r in range(1, options.nfe + 1):
         now = full.rows(active)
-        x0_BLV = noise(model, now, seed, r if options.fresh_noise else 1, options.sigma or 1.0)
+        noise_BLD = prior.draw(noise(model, now, seed, r if options.fresh_noise else 1, options.sigma or 1.0))
         tokens, committed = tokens_BL[active], committed_BL[active]
-        state = State(tokens, (~committed).to(x0_BLV.dtype), x0_BLV)
-        if held is None or p is None:
-            h, _ = model.embed(state)
-        else:
-            h, _ = model.embed_dense(torch.where(held[..., None], p, state.dense()))
+        h = torch.where(committed[..., None], model.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
+        if held is not None and p is not None:
+            h = torch.where(held[..., None], model.embed_noise(p), h)
         trunk, _ = model.hidden(model.condition(h, p))
-        logits, _ = model.head(trunk)
-        proposed, score = _score(model, trunk, logits, tokens, committed, options, rng.fold(seed, CHOICE, now.index, r))
+        proposed, score = _score(model, trunk, tokens, committed, options, rng.fold(seed, CHOICE, now.index, r))
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(now.clean, 1.0, score)
         if options.commit:
@@ -75,7 +85,7 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
         else:
             held = _hold(score, now.clean, r, options)
         if not options.commit or model.recall is not None:
-            p = logits.softmax(-1)
+            p = model.head(trunk)[0].softmax(-1)
         tokens_BL[active], committed_BL[active], score_BL[active] = tokens, committed, score.to(score_BL.dtype)
         nfe_B[active] = r
         if trace:
@@ -91,13 +101,18 @@ def refine(model: TransportMap, given: Given, options: SampleConfig, seed: int =
     return Trace(tokens_BL.cpu().numpy(), nfe_B.cpu().numpy(), full.clean.cpu().numpy(), rounds)
 
 
-def _score(model, trunk, logits, tokens, committed, options: SampleConfig, key_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Proposed tokens and their commit score."""
-    uniform = rng.uniform(key_B, tokens.shape[1]) if options.temperature else None
-    counts = None
-    if options.repetition_penalty:
-        counts = count_committed(tokens, committed, logits.shape[-1])
-    proposed, confidence = propose(logits, options.temperature, uniform, options.repetition_penalty, counts)
+def _score(model, trunk, tokens, committed, options: SampleConfig, key_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Proposed tokens and their commit score; logits exist for as many samples at a time as the budget holds."""
+    vocab = model.config.vocab
+    parts = []
+    for rows in torch.arange(len(tokens), device=tokens.device).split(max(1, BUDGET // (12 * vocab * tokens.shape[1]))):
+        uniform = rng.uniform(key_B[rows], tokens.shape[1]) if options.temperature else None
+        counts = None
+        if options.repetition_penalty:
+            counts = count_committed(tokens[rows], committed[rows], vocab)
+        logits, _ = model.head(trunk[rows])
+        parts.append(propose(logits, options.temperature, uniform, options.repetition_penalty, counts))
+    proposed, confidence = (torch.cat(x) for x in zip(*parts, strict=True))
     if options.scorer == "quality":
         settled = torch.where(committed, tokens, proposed)
         return proposed, model.quality_logits(trunk, settled).sigmoid()

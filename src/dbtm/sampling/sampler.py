@@ -9,6 +9,7 @@ import torch
 from dbtm.config import SampleConfig, from_dict
 from dbtm.errors import UsageError
 from dbtm.nn import TransportMap
+from dbtm.sampling.prior import Prior
 from dbtm.sampling.refine import Given, refine
 from dbtm.sampling.trace import Trace
 from dbtm.tasks.base import Task
@@ -27,6 +28,12 @@ class Sampler:
     @property
     def device(self) -> torch.device:
         return self.model.embedding.device
+
+    def compile(self, backend: str = "inductor") -> "Sampler":
+        """Compile the map's blocks, for any batch size: worth a minute where many samples follow."""
+        for layer in self.model.repeated():
+            layer.compile(dynamic=True, backend=backend)
+        return self
 
     def with_options(self, **changes) -> SampleConfig:
         """The model's own options with some changed; kappa, where not given, is the one tuned for the budget."""
@@ -80,11 +87,11 @@ class Sampler:
         training = self.model.training
         self.model.eval()
         try:
-            traces = []
+            traces, prior = [], Prior(self.model)
             for first in range(0, len(tokens), self.batch):
                 rows = slice(first, first + self.batch)
                 given = self.given(tokens[rows], None if clean is None else clean[rows], first)
-                traces.append(refine(self.model, given, chosen, seed, trace))
+                traces.append(refine(self.model, given, chosen, seed, trace, prior))
                 if progress is not None:
                     progress(min(first + self.batch, len(tokens)))
         finally:

@@ -33,7 +33,7 @@ def build_optimizers(model: nn.Module, config: OptimConfig, fused: bool) -> list
 
 def _in_block(name: str) -> bool:
     """Matrices that map hidden states to hidden states; embeddings, heads and modulation stay with Adam."""
-    return any(part in name for part in ("attention.", "feed_forward."))
+    return name.endswith("weight") and any(part in name for part in ("attention.", "feed_forward."))
 
 
 def schedule(step: int, steps: int, config: OptimConfig) -> float:

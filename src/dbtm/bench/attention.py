@@ -1,0 +1,140 @@
+"""Attention with its tangent: every backend at the paper's shapes, and a four-block step against torch.func.jvp."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import jvp
+
+from dbtm import losses
+from dbtm.bench.timing import matrix_peak, milliseconds, peak_bytes
+from dbtm.config import ModelConfig
+from dbtm.kernels.dispatch import attention, choose, force, no_triton
+from dbtm.losses.head import chunked_head
+from dbtm.nn import TransportMap
+from dbtm.simplex import interpolate
+
+# (name, B, H, L, d, softcap)
+SHAPES = [
+    ("sudoku-paper", 256, 8, 180, 64, 50.0),
+    ("lm1b", 256, 12, 128, 64, 50.0),
+    ("owt", 64, 12, 1024, 64, 50.0),
+    ("owt, no softcap", 64, 12, 1024, 64, 0.0),
+    ("wide heads", 32, 8, 1024, 128, 50.0),
+]
+SMALL_SHAPES = [("small", 4, 4, 128, 32, 50.0), ("small, no softcap", 4, 4, 128, 32, 0.0)]
+# (B, L, V) of the paper's comparison on an A100, with a fused kernel's speed-up and saving of memory there
+STEPS = [(64, 128, 12, 1.2, 1.4), (8, 1024, 8192, 1.7, 3.7)]
+SMALL_STEPS = [(4, 32, 12, 1.2, 1.4), (1, 128, 512, 1.7, 3.7)]
+
+
+def backends(softcap: float, device: torch.device, dtype: torch.dtype, d: int) -> list[str]:
+    """Those that can serve, the plain one last."""
+    fused = [] if no_triton(device.type == "cuda", dtype, d) else ["triton"]
+    return [*fused, *([] if softcap else ["sdpa"]), "reference"]
+
+
+def measure_shapes(device: torch.device, repeats: int) -> Iterator[dict[str, Any]]:
+    """Value, value with tangent, and both with backward, in milliseconds. The floor counts 2 B H L^2 d FLOPs a
+    product, at the measured peak: 2 products for the value, 4 more for the tangent, 7 for the backward pass.
+    """
+    gpu = device.type == "cuda"
+    dtype = torch.bfloat16 if gpu else torch.float32
+    peak = matrix_peak(device, dtype)
+    for name, B, H, L, d, softcap in SHAPES if gpu else SMALL_SHAPES:
+        q, k, v = torch.randn(3, B, H, L, d, device=device, dtype=dtype)
+        leaves, go = [x.requires_grad_() for x in (q.clone(), k.clone(), v.clone())], torch.randn_like(q)
+        tangents = tuple(torch.randn_like(q) for _ in range(3))
+        calls: dict[str, Callable[[], object]] = {}
+        for backend in backends(softcap, device, dtype, d):
+            if backend == "reference" and B * H * L * L > 2**29:
+                continue  # its logits and their tangents would fill the memory
+            calls |= _calls(backend, leaves, tangents, go, softcap)
+        product = 2e3 * B * H * L * L * d / peak
+        floor = {"value": 2 * product, "dual": 6 * product, "dual step": 13 * product}
+        taken = milliseconds(calls, device, repeats)
+        yield {
+            "shape": name,
+            "size": [B, H, L, d],
+            "softcap": softcap,
+            "chosen": choose(softcap, True, gpu, dtype, d)[0],
+            "floor_ms": floor,
+            "ms": taken,
+        }
+
+
+def _calls(
+    backend: str, leaves: list[Tensor], tangents: tuple, go: Tensor, softcap: float
+) -> dict[str, Callable[[], object]]:
+    def value(tangents=None) -> Tensor:
+        q, k, v = leaves
+        with force(backend):
+            return attention(q, k, v, tangents, softcap)[0]
+
+    return {
+        f"{backend} value": value,
+        f"{backend} dual": lambda: value(tangents),
+        f"{backend} value step": lambda: torch.autograd.grad(value(), leaves, go),
+        f"{backend} dual step": lambda: torch.autograd.grad(value(tangents), leaves, go),
+    }
+
+
+def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]]:
+    """The transport step of a four-block DiT (width 512, 8 heads, no softcap, as the paper's kernel): ours against
+    the same loss through torch.func.jvp, which keeps a graph of the tangent too.
+    """
+    gpu = device.type == "cuda"
+    for B, L, V, speed, memory in STEPS if gpu else SMALL_STEPS:
+        width, heads = (512, 8) if gpu else (64, 4)
+        config = ModelConfig(
+            vocab=V, length=L, width=width, depth=4, heads=heads, dropout=0.0, softcap=0.0, quality=False
+        )
+        torch.manual_seed(0)
+        model = TransportMap(config).to(device)
+        if gpu:
+            model.compute_dtype = torch.bfloat16
+        tokens, noise = torch.randint(0, V, (B, L), device=device), torch.randn(B, L, V, device=device)
+        clean, t = torch.zeros_like(tokens, dtype=torch.bool), torch.rand(B, 1, device=device).expand(B, L)
+        state = interpolate(tokens, noise, clean, t)
+        calls = {"ours": _ours(model, state), "jvp": _by_jvp(model, state)}
+        for call in calls.values():
+            call()  # gradients exist from here on, and are not counted
+        held = {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()}
+        taken = milliseconds(calls, device, repeats)
+        yield {
+            "size": [B, L, V],
+            "ms": taken,
+            "peak_gib": held,
+            "speed": taken["jvp"] / taken["ours"],
+            "memory": held["jvp"] / held["ours"],
+            "paper_speed": speed,
+            "paper_memory": memory,
+        }
+
+
+def _ours(model: TransportMap, state) -> Callable[[], None]:
+    """State in parts, tangents by hand, the head in chunks."""
+    weight = torch.full((state.tokens.numel(),), 1 / state.tokens.numel(), device=state.tokens.device)
+    rows = torch.arange(len(weight), device=weight.device)
+
+    def step() -> None:
+        trunk, dtrunk = model.hidden(*model.embed(state))
+        assert dtrunk is not None
+        h, dh, tokens = trunk.flatten(0, 1), dtrunk.flatten(0, 1), state.tokens.flatten()
+        read = chunked_head(h, dh, model.head.weight, model.head.bias, tokens, weight, weight * 0, rows=rows)
+        read.loss.backward()
+
+    return step
+
+
+def _by_jvp(model: TransportMap, state) -> Callable[[], None]:
+    """Dense state and velocity through torch.func.jvp, which needs plain attention."""
+    x, dx = state.dense(), state.velocity()
+
+    def step() -> None:
+        with force("reference"):
+            logits, dlogits = jvp(lambda x: model.logits(model.embed_dense(x)[0])[0], (x,), (dx,))  # type: ignore[misc]
+        losses.transport(logits, dlogits).mean().backward()
+
+    return step

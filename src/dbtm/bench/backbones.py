@@ -1,0 +1,150 @@
+"""Attention against the delta rule over the length: time of a forward pass and of a transport step, and peak memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from dbtm import losses
+from dbtm.bench.timing import crossing, exponent, milliseconds, peak_bytes
+from dbtm.config import ModelConfig
+from dbtm.nn import TransportMap
+from dbtm.simplex.interpolant import interpolate
+from dbtm.theory.style import INK, LINES, VERTEX_COLOURS, new_figure, panel
+
+# `delta` alone is linear in the length; `mixed`, the paper's, keeps attention in every fourth block
+PATTERNS = {"attention": "attn", "mixed": "gdn,gdn,gdn,attn", "delta": "gdn"}
+MEASURES = {
+    "forward_ms": "forward, ms",
+    "step_ms": "transport step, ms",
+    "forward_bytes": "forward, peak GiB",
+    "step_bytes": "transport step, peak GiB",
+}
+VOCAB = 256  # small: embedding and head cost all backbones the same
+
+
+@dataclass(frozen=True)
+class Row:
+    """One backbone at one length; None where it did not fit into memory."""
+
+    backbone: str
+    length: int
+    forward_ms: float | None = None
+    step_ms: float | None = None
+    forward_bytes: int | None = None
+    step_bytes: int | None = None
+
+
+def calls(config: ModelConfig, batch: int, device: torch.device, compiled: bool) -> dict[str, Callable[[], object]]:
+    """A forward pass as a sampler makes it, and a transport step: value, tangent, loss, backward."""
+    torch.manual_seed(0)
+    model = TransportMap(config).to(device)
+    if device.type == "cuda":
+        model.compute_dtype = torch.bfloat16
+    if compiled:
+        for layer in model.repeated():
+            layer.compile()
+    shape = (batch, config.length)
+    tokens, noise = torch.randint(0, VOCAB, shape, device=device), torch.randn(*shape, VOCAB, device=device)
+    clean, t = torch.zeros(shape, dtype=torch.bool, device=device), torch.rand(batch, 1, device=device).expand(shape)
+    state = interpolate(tokens, noise, clean, t, 1.0)
+
+    @torch.no_grad()
+    def forward() -> None:
+        model.logits(model.embed(state)[0])
+
+    def step() -> None:
+        logits, dlogits = model.logits(*model.embed(state))
+        assert dlogits is not None
+        losses.transport(logits, dlogits).mean().backward()
+
+    return {"forward": forward, "step": step}
+
+
+def measure(
+    base: ModelConfig,
+    lengths: Sequence[int],
+    batch: int,
+    device: torch.device,
+    repeats: int,
+    compiled: bool = False,
+    progress: Callable[[], None] = lambda: None,
+) -> Iterator[Row]:
+    """Every backbone at every length, the backbones of a length in turn; one that runs out of memory stays out."""
+    alive = dict(PATTERNS)
+    for length in lengths:
+        runs: dict[str, dict[str, Callable[[], object]]] = {}
+        found: dict[str, dict[str, Any]] = {name: {} for name in PATTERNS}
+        for name, pattern in list(alive.items()):
+            config = replace(base, vocab=VOCAB, length=length, backbone="delta", pattern=pattern, quality=False)
+            try:
+                run = calls(config, batch, device, compiled)
+                for call in run.values():
+                    call()  # gradients exist from here on, and are not counted
+                    call()
+                found[name] = {f"{kind}_bytes": peak_bytes(call, device) for kind, call in run.items()}
+                runs[name] = run
+            except torch.OutOfMemoryError:
+                del alive[name]
+                torch.cuda.empty_cache()
+            progress()
+        for kind in ("forward", "step"):
+            taken = milliseconds({name: run[kind] for name, run in runs.items()}, device, repeats)
+            for name, ms in taken.items():
+                found[name][f"{kind}_ms"] = ms
+            progress()
+        del runs
+        yield from (Row(name, length, **values) for name, values in found.items())
+
+
+def series(rows: Sequence[Row], backbone: str, measure: str) -> tuple[list[int], list[float]]:
+    """Lengths and values of one backbone, what did not fit left out."""
+    known = [(row.length, getattr(row, measure)) for row in rows if row.backbone == backbone]
+    known = [(length, value) for length, value in known if value is not None]
+    return [length for length, _ in known], [value for _, value in known]
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Exponents over all lengths and over the last two, ratios to attention, and where the others get below it."""
+    out: dict[str, Any] = {"rows": [asdict(row) for row in rows]}
+    for name in MEASURES:
+        at = {backbone: dict(zip(*series(rows, backbone, name), strict=True)) for backbone in PATTERNS}
+        entry: dict[str, Any] = {"exponent": {}, "exponent_at_the_end": {}, "ratio": {}, "crossing": {}}
+        for backbone, values in at.items():
+            sizes, y = list(values), list(values.values())
+            if len(sizes) > 1:
+                entry["exponent"][backbone] = exponent(sizes, y)
+                entry["exponent_at_the_end"][backbone] = exponent(sizes[-2:], y[-2:])
+            shared = [length for length in sizes if length in at["attention"]]
+            if backbone != "attention" and shared:
+                pair = [at["attention"][length] for length in shared], [values[length] for length in shared]
+                entry["ratio"][backbone] = {length: b / a for length, a, b in zip(shared, *pair, strict=True)}
+                entry["crossing"][backbone] = crossing(shared, *pair)
+        out[name] = entry
+    return out
+
+
+def draw(rows: Sequence[Row], found: dict[str, Any]) -> Figure:
+    """Four panels over the length: time and memory of both calls, with exponents and crossing points."""
+    figure = new_figure(8.0, 5.6)
+    for ax, letter, (name, title) in zip(figure.subplots(2, 2).flat, "ABCD", MEASURES.items()):
+        scale = 2.0**30 if name.endswith("bytes") else 1.0
+        for backbone, line, colour in zip(PATTERNS, LINES, VERTEX_COLOURS):
+            sizes, y = series(rows, backbone, name)
+            p = found[name]["exponent_at_the_end"].get(backbone)
+            label = backbone if p is None else rf"{backbone}, $L^{{{p:.2f}}}$ at the end"
+            ax.loglog(sizes, [value / scale for value in y], line, marker="o", ms=3.5, color=colour, label=label)
+        for backbone, colour in zip(("mixed", "delta"), VERTEX_COLOURS[1:]):
+            at = found[name]["crossing"].get(backbone)
+            if at is not None and at > rows[0].length:
+                ax.axvline(at, color=colour, lw=0.7, ls=":")
+                ax.annotate(f"{at:,.0f}", (at, 0.02), xycoords=("data", "axes fraction"), color=colour, fontsize=7.5)
+        lengths = sorted({row.length for row in rows})
+        ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
+        ax.set_xticks([], minor=True)
+        ax.set_xlabel("$L$", color=INK)
+        panel(ax, letter, title)
+        ax.legend()
+    return figure

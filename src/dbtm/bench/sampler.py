@@ -1,0 +1,57 @@
+"""The sampler: drawing the prior, and what a refinement round takes."""
+
+from typing import Any, Literal
+
+import torch
+
+from dbtm import rng
+from dbtm.bench.timing import milliseconds, peak_bytes
+from dbtm.config import ModelConfig, SampleConfig
+from dbtm.nn import TransportMap
+from dbtm.sampling import Sampler
+from dbtm.sampling.prior import Prior, cholesky_factor
+from dbtm.simplex import Noise
+
+
+@torch.no_grad()
+def measure_prior(
+    vocab: int, width: int, batch: int, length: int, device: torch.device, repeats: int
+) -> dict[str, Any]:
+    """x0 W by the Cholesky factor of W^T W against x0 drawn whole and multiplied; the factor is made once."""
+    config = ModelConfig(vocab=vocab, length=length, width=width, depth=1, heads=1, quality=False)
+    with torch.device(device):
+        model = TransportMap(config)
+    if device.type == "cuda":
+        model.compute_dtype = torch.bfloat16
+    noise = Noise(rng.fold(0, torch.arange(batch)).to(device), length, vocab)
+    prior = Prior(model)
+    factor = {"factor": lambda: cholesky_factor(model.embedding)}
+    calls = {"dense": lambda: noise.dense().to(model.dtype) @ model.embedding.to(model.dtype)}
+    calls |= {"in chunks": lambda: model.embed_noise(noise), "cholesky": lambda: prior.draw(noise)}
+    taken = milliseconds(calls, device, repeats)
+    return {
+        "vocab": vocab,
+        "width": width,
+        "batch": batch,
+        "length": length,
+        "ms": taken | milliseconds(factor, device, 2),
+        "peak_gib": {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()},
+        "speed": taken["dense"] / taken["cholesky"],
+    }
+
+
+def measure_rounds(
+    config: ModelConfig, batch: int, device: torch.device, compiled: bool, repeats: int, nfe: int = 4
+) -> dict[str, Any]:
+    """Milliseconds of a round of a batch, eager and compiled, with every round used (kappa 2 commits by the floor)."""
+    scorer: Literal["quality", "confidence"] = "quality" if config.quality else "confidence"
+    torch.manual_seed(0)
+    model = TransportMap(config).to(device).eval().requires_grad_(False)
+    if device.type == "cuda":
+        model.compute_dtype = torch.bfloat16
+    sampler = Sampler(model, SampleConfig(nfe=nfe, scorer=scorer), batch=batch)
+    taken = milliseconds({"eager": lambda: sampler.sample(batch, kappa=2.0)}, device, repeats)
+    if compiled:
+        sampler.compile()
+        taken |= milliseconds({"compiled": lambda: sampler.sample(batch, kappa=2.0)}, device, repeats)
+    return {"batch": batch, "nfe": nfe, "scorer": scorer, "ms_per_round": {k: v / nfe for k, v in taken.items()}}

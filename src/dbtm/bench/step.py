@@ -1,0 +1,146 @@
+"""A training step against a plain cross-entropy step of the same batch and backbone: time, memory, and the floor."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from dbtm import rng
+from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
+from dbtm.config import DistillConfig, LossConfig, ModelConfig, RilConfig, RunConfig
+from dbtm.evals.cost import map_flops
+from dbtm.methods.base import Examples, backward
+from dbtm.methods.dbtm import DBTM
+from dbtm.train.graph import WARM_UP, GraphedBackward
+
+BOUNDARY = 1 / 8  # share of the rows that pay for the boundary
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of step: gradients of one batch, without the optimizer, which is the same for all."""
+
+    step: str
+    ms: float
+    ratio_vs_ce: float
+    peak_gib: float
+    flops: float  # by hand, of the matrix products
+    floor_ms: float  # what the measured matrix peak and bandwidth allow for the FLOPs and bytes counted by hand
+    share_of_peak: float  # FLOPs of the step, a second, over the measured peak
+
+
+def kinds(config: RunConfig) -> dict[str, RunConfig]:
+    """The plain step (one pass at I_t, cross-entropy at every target position), ours, and ours with four rounds.
+
+    Coupling is independent and the quality head is off in all of them, so that they differ in the objective alone.
+    """
+    path = replace(config.path, coupling="independent")
+    base = replace(
+        config,
+        model=replace(config.model, quality=False),
+        path=path,
+        ril=RilConfig(),
+        distill=DistillConfig(),
+        sample=replace(config.sample, scorer="confidence"),
+    )
+    weights = replace(config.loss, semigroup=0.0, quality=0.0, interpolant_fraction=1.0, boundary_fraction=BOUNDARY)
+    ours = replace(base, loss=replace(weights, transport=1.0, anchor=1.0, boundary=1.0))
+    plain = LossConfig(transport=0.0, boundary=0.0, quality=0.0, anchor=1.0, endpoint_r=0.0)
+    return {
+        "cross-entropy": replace(base, loss=plain, path=replace(path, t_anchor=0.0, context=False)),
+        "transport + anchor + boundary": ours,
+        "with ril, k = 4": replace(ours, ril=RilConfig(weight=1.0, depths=(4,))),
+    }
+
+
+def step_flops(config: RunConfig, batch: int) -> float:
+    """FLOPs of the matrix products of a step, in units that `map_flops` counts: forward 1, tangent 1, backward 2.
+
+    Head and embedding stand apart: the head visits only rows with a loss (half of them, in the mean, where the context
+    is partial) and makes one product more for a tangent; x0 W is made once and its gradient once.
+    """
+    L, V, D = config.model.length, config.model.vocab, config.model.width
+    product = 2 * L * V * D
+    trunk = map_flops(config.model) - 2 * product
+    visited = 0.5 if config.path.context else 1.0
+    tangent, boundary = bool(config.loss.transport), config.loss.boundary_fraction if config.loss.boundary else 0.0
+    passes = (3 + tangent) * (1 + boundary)
+    head = (3 + tangent) * (visited + boundary)
+    if config.ril.weight:
+        passes, head = passes + 3 * sum(config.ril.depths), head + 3 * sum(config.ril.depths)
+    return batch * (trunk * passes + product * (head + 2))
+
+
+def step_bytes(config: RunConfig, batch: int, width: int) -> float:
+    """Bytes that must cross the memory: activations of the blocks, written once and read once, a pass each way.
+
+    A block keeps q, k, v, the mixed values and the residual (6 D) and the feed-forward's 2 f D, in `width` bytes.
+    """
+    model = config.model
+    block = batch * model.length * model.width * (6 + 2 * model.ffn) * width * 2
+    tangent, boundary = bool(config.loss.transport), config.loss.boundary_fraction if config.loss.boundary else 0.0
+    passes = (3 + tangent) * (1 + boundary) + 3 * (sum(config.ril.depths) if config.ril.weight else 0)
+    return block * model.depth * model.loops * passes
+
+
+def random_examples(model: ModelConfig, batch: int, device: torch.device) -> Examples:
+    """Random tokens: what they say does not change what a step costs."""
+    torch.manual_seed(0)
+    tokens = torch.randint(0, model.vocab, (batch, model.length), device=device)
+    return Examples(tokens, torch.zeros_like(tokens, dtype=torch.bool), rng.fold(0, torch.arange(batch)).to(device), 0)
+
+
+def prepare(config: RunConfig, batch: int, device: torch.device, compiled: bool, graphed: bool) -> Callable[[], Any]:
+    """One step as a call, compiled and recorded where that is asked for, and warm."""
+    method = DBTM(config)
+    method.model.to(device).train()
+    if device.type == "cuda":
+        method.model.compute_dtype = torch.bfloat16
+    if compiled:
+        for layer in method.model.repeated():
+            layer.compile()
+    examples = random_examples(config.model, batch, device)
+    run = GraphedBackward(method, 1.0) if graphed else partial(backward, method)
+    for _ in range(WARM_UP + 1):
+        run(examples)
+        method.model.zero_grad(set_to_none=False)
+    return partial(run, examples)
+
+
+def measure(
+    config: RunConfig,
+    batch: int,
+    device: torch.device,
+    compiled: bool,
+    graphed: bool,
+    repeats: int,
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """All kinds of step, in turns."""
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    peak, rate = matrix_peak(device, dtype), bandwidth(device)
+    chosen, calls, memory = kinds(config), {}, {}
+    for name, kind in chosen.items():
+        calls[name] = prepare(kind, batch, device, compiled, graphed)
+        memory[name] = peak_bytes(prepare(kind, batch, device, compiled, False), device) / 2**30
+        progress()
+    taken = milliseconds(calls, device, repeats)
+    rows = []
+    for name, kind in chosen.items():
+        flops = step_flops(kind, batch)
+        floor = 1e3 * max(flops / peak, step_bytes(kind, batch, dtype.itemsize) / rate)
+        ratio = taken[name] / taken["cross-entropy"]
+        rows.append(Row(name, taken[name], ratio, memory[name], flops, floor, 1e3 * flops / taken[name] / peak))
+    ours = rows[1]
+    return {
+        "ratio_vs_ce": ours.ratio_vs_ce,
+        "rows": [asdict(row) for row in rows],
+        "peak_tflops": peak / 1e12,
+        "bandwidth_gb": rate / 1e9,
+        "boundary_fraction": BOUNDARY,
+        "compiled": compiled,
+        "graphed": graphed,
+        "batch": batch,
+    }

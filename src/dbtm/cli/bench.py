@@ -1,0 +1,192 @@
+"""`dbtm bench`: what things cost here; ratios measured in one run, with peak memory, the machine, and the floor."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbtm.cli import bench_backbone, files
+from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+    from rich.progress import Progress
+
+app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
+app.command("backbone")(bench_backbone.backbone)
+
+Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers, the setting and the machine.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Repeats = Annotated[int, typer.Option(help="Timed calls of each kind; the median counts.")]
+
+
+@app.command()
+def step(
+    recipe: Annotated[str, typer.Option(help="Whose map and sizes.")] = "sudoku",
+    batch: Annotated[int | None, typer.Option(help="Rows (default: 256 on a GPU, else 4).")] = None,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Compile the blocks (default: on a GPU).")
+    ] = None,
+    graph: Annotated[
+        bool | None, typer.Option("--graph/--no-graph", help="Replay CUDA graphs (default: GPU, small vocabulary).")
+    ] = None,
+    repeats: Repeats = 5,
+    device: Device = "auto",
+    json_file: Json = None,
+) -> None:
+    """A step with transport, anchor and boundary, and one with refinement in the loop, against plain cross-entropy."""
+    target = _start(device, json_file, batch, repeats)
+    from dbtm.bench.step import kinds, measure
+    from dbtm.recipes import recipe as complete
+
+    config, gpu = complete(recipe), target.type == "cuda"
+    compiled = gpu if compiled is None else compiled
+    graph = gpu and config.model.small_vocab if graph is None else graph
+    if graph and not gpu:
+        raise UsageError("--graph needs a GPU")
+    with _progress() as progress:
+        bar = progress.add_task("preparing", total=len(kinds(config)))
+        size = batch or (256 if gpu else 4)
+        found = measure(config, size, target, compiled, graph, repeats, lambda: progress.advance(bar))
+    _print(
+        f"{recipe}, batch {size}, gradients of one batch",
+        ("step", "ms", "vs cross-entropy", "peak GiB", "floor ms", "of matrix peak"),
+        (
+            (r["step"], r["ms"], r["ratio_vs_ce"], r["peak_gib"], r["floor_ms"], f"{r['share_of_peak']:.1%}")
+            for r in found["rows"]
+        ),
+    )
+    _write(json_file, {"recipe": recipe, **found}, target)
+
+
+@app.command()
+def attention(repeats: Repeats = 10, device: Device = "auto", json_file: Json = None) -> None:
+    """Attention with its tangent by every backend, and a four-block step against torch.func.jvp."""
+    target = _start(device, json_file, None, repeats)
+    from dbtm.bench.attention import measure_shapes, measure_steps
+
+    shapes = []
+    for row in measure_shapes(target, repeats):
+        shapes.append(row)
+        title = f"{row['shape']} (B, H, L, d = {row['size']}, softcap {row['softcap']:g}; chosen: {row['chosen']})"
+        floors = {kind: row["floor_ms"].get(kind, "") for kind in ("value", "dual", "value step", "dual step")}
+        names = dict.fromkeys(name.split(" ", 1)[0] for name in row["ms"])
+        lines = [[name, *(row["ms"][f"{name} {kind}"] for kind in floors)] for name in names]
+        _print(title, ("ms", *floors), [*lines, ["floor", *floors.values()]])
+    steps = []
+    for row in measure_steps(target, repeats):
+        steps.append(row)
+    _print(
+        "transport step of a four-block map, against torch.func.jvp with its graph",
+        ("B, L, V", "ours ms", "jvp ms", "faster", "less memory", "the paper's kernel (A100)"),
+        (
+            (str(r["size"]), r["ms"]["ours"], r["ms"]["jvp"], f"{r['speed']:.2f}x", f"{r['memory']:.2f}x",
+             f"{r['paper_speed']}x, {r['paper_memory']}x")
+            for r in steps
+        ),
+    )  # fmt: skip
+    _write(json_file, {"shapes": shapes, "steps": steps}, target)
+
+
+@app.command()
+def head(repeats: Repeats = 10, device: Device = "auto", json_file: Json = None) -> None:
+    """The head and its losses in chunks, against dense logits and tangents."""
+    target = _start(device, json_file, None, repeats)
+    from dbtm.bench.head import measure
+
+    rows = list(measure(target, repeats))
+    _print(
+        "loss and gradients of transport and cross-entropy, half of the rows with a loss",
+        ("sizes", "rows", "V", "chunked ms", "dense ms", "faster", "less memory", "floor ms: compute, traffic"),
+        (
+            (r["size"], r["rows"], r["vocab"], r["ms"]["chunked"], r["ms"]["dense"], f"{r['speed']:.2f}x",
+             f"{r['memory']:.2f}x", ", ".join(f"{v:.3g}" for v in r["floor_ms"].values()))
+            for r in rows
+        ),
+    )  # fmt: skip
+    _write(json_file, {"rows": rows}, target)
+
+
+@app.command()
+def sampler(
+    recipe: Annotated[str, typer.Option(help="Whose map and sizes, for the rounds.")] = "sudoku",
+    batch: Annotated[int | None, typer.Option(help="Samples side by side (default: 64 on a GPU, else 4).")] = None,
+    vocab: Annotated[int, typer.Option(help="Vocabulary of the prior's draw.")] = 50257,
+    width: Annotated[int, typer.Option(help="Width of the prior's draw.")] = 768,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Also compiled rounds (default: on a GPU).")
+    ] = None,
+    repeats: Repeats = 5,
+    device: Device = "auto",
+    json_file: Json = None,
+) -> None:
+    """Drawing the prior through its Cholesky factor against the dense draw, and the time of a refinement round."""
+    target = _start(device, json_file, batch, repeats)
+    if vocab <= width or width < 1:
+        raise UsageError("--vocab must be larger than --width: below that the dense draw is used")
+    from dbtm.bench.sampler import measure_prior, measure_rounds
+    from dbtm.recipes import recipe as complete
+
+    gpu = target.type == "cuda"
+    prior = measure_prior(vocab, width, 8 if gpu else 1, 1024 if gpu else 32, target, repeats)
+    rounds = measure_rounds(
+        complete(recipe).model, batch or (64 if gpu else 4), target, gpu if compiled is None else compiled, repeats
+    )
+    _print(
+        f"x0 W at V = {vocab}, D = {width}: {prior['batch']} x {prior['length']} positions",
+        ("draw", "ms", "peak GiB"),
+        ((name, prior["ms"][name], prior["peak_gib"].get(name, "")) for name in prior["ms"]),
+    )
+    print(f"the Cholesky draw is {prior['speed']:.1f}x as fast as the dense one; its factor is made once")
+    per_round = ", ".join(f"{name} {ms:.3g} ms" for name, ms in rounds["ms_per_round"].items())
+    print(f"a round of {rounds['batch']} samples of {recipe}: {per_round}")
+    _write(json_file, {"recipe": recipe, "prior": prior, "rounds": rounds}, target)
+
+
+def _start(device: str, json_file: Path | None, batch: int | None, repeats: int) -> "torch.device":
+    """Check what was asked for, and set the device up as training does."""
+    files.check("--json", json_file)
+    if (batch is not None and batch < 1) or repeats < 1:
+        raise UsageError("--batch and --repeats must be at least 1")
+
+    import torch
+
+    from dbtm.loading import pick_device
+
+    target = pick_device(device)
+    if target.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    return target
+
+
+def _progress() -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True))
+
+
+def _print(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console(highlight=False).print(table)
+
+
+def _write(path: Path | None, found: dict[str, Any], device: "torch.device") -> None:
+    if path is None:
+        return
+    import json
+
+    import torch
+
+    from dbtm.evals.report import commit, hardware
+
+    machine = {"hardware": hardware(device), "torch": torch.__version__, "commit": commit()}
+    files.write(path, json.dumps({**found, **machine}, indent=2) + "\n")
+    print(path)

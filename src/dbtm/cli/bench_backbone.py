@@ -1,0 +1,144 @@
+"""`dbtm bench backbone`: attention against the delta rule over the length, measured in one run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dbtm.cli import files
+from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dbtm.bench.backbones import Row
+
+
+def backbone(
+    lengths: Annotated[
+        str | None, typer.Option(help="Lengths (default: 256,1024,4096,16384; without a GPU 256,512,1024,2048).")
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Width of the map (default: 768; without a GPU 256).")] = None,
+    depth: Annotated[int, typer.Option(help="Blocks.")] = 4,
+    head_width: Annotated[int, typer.Option(help="Width of a head.")] = 64,
+    softcap: Annotated[
+        float, typer.Option(help="Cap on attention logits; 0 lets attention use its fastest way.")
+    ] = 0.0,
+    batch: Annotated[int, typer.Option(help="Sequences side by side.")] = 1,
+    repeats: Annotated[int | None, typer.Option(help="Timed calls (default: 20; without a GPU 5).")] = None,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the blocks, as training does.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write rows, exponents, ratios and machine.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw them: a .png, .svg or .pdf file.")] = None,
+) -> None:
+    """Time and memory of attention, the delta rule, and the paper's mix of both, as the length grows."""
+    for option, path in (("--json", json_file), ("--figure", figure)):
+        files.check(option, path)
+    if figure is not None and figure.suffix not in (".png", ".svg", ".pdf"):
+        raise UsageError(f"--figure {figure} must end in .png, .svg or .pdf")
+    if min(batch, depth, 1 if repeats is None else repeats) < 1:
+        raise UsageError("--batch, --depth and --repeats must be at least 1")
+    wanted = _lengths(lengths)
+
+    import json
+
+    import torch
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from dbtm.bench import backbones
+    from dbtm.config import ModelConfig
+    from dbtm.loading import pick_device
+
+    target = pick_device(device)
+    gpu = target.type == "cuda"
+    wanted = wanted or ([256, 1024, 4096, 16384] if gpu else [256, 512, 1024, 2048])
+    width = width or (768 if gpu else 256)
+    if width < 1 or head_width < 2 or width % head_width:
+        raise UsageError(f"--width {width} must be a multiple of --head-width {head_width}")
+    base = ModelConfig(
+        vocab=2, length=1, width=width, depth=depth, heads=width // head_width, softcap=softcap, dropout=0.0
+    )
+    if gpu:
+        torch.set_float32_matmul_precision("high")  # as training does
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rows: list[Row] = []
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("measuring", total=len(wanted) * (len(backbones.PATTERNS) + 2))
+        arguments = (base, wanted, batch, target, repeats or (20 if gpu else 5), compiled)
+        for row in backbones.measure(*arguments, progress=lambda: progress.advance(bar)):
+            rows.append(row)
+    found = backbones.summary(rows)
+    console = Console(highlight=False)
+    for name, title in backbones.MEASURES.items():
+        console.print(_table(rows, found, name, title))
+    if json_file is not None:
+        from dbtm.config import to_dict
+        from dbtm.evals.report import commit, hardware
+        from dbtm.kernels.dispatch import choose
+
+        chosen = choose(softcap, True, gpu, torch.bfloat16 if gpu else torch.float32, head_width)
+        machine = {"hardware": hardware(target), "torch": torch.__version__, "commit": commit()}
+        setting = {"model": to_dict(base), "vocab": backbones.VOCAB, "batch": batch, "compile": compiled}
+        text = json.dumps({**found, **setting, "attention": " - ".join(chosen), **machine}, indent=2)
+        files.write(json_file, text + "\n")
+        print(json_file)
+    if figure is not None:
+        _draw(rows, found, figure)
+        print(figure)
+
+
+def _lengths(text: str | None) -> list[int]:
+    """Lengths with commas between, in order; none where none were asked for."""
+    if text is None:
+        return []
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) >= 1 for part in parts):
+        raise UsageError(f"--lengths {text} is not a list of whole numbers from 1 on, as 256,1024")
+    return sorted({int(part) for part in parts})
+
+
+def _table(rows: "list[Row]", found: dict, name: str, title: str) -> "Table":
+    """One measure: rows are lengths, columns the backbones with their ratio to attention."""
+    from rich.table import Table
+
+    from dbtm.bench.backbones import PATTERNS, series
+
+    scale, unit = (2.0**30, " GiB") if name.endswith("bytes") else (1.0, " ms")
+    table = Table(title=title, title_justify="left")
+    table.add_column("L", justify="right")
+    at = {backbone: dict(zip(*series(rows, backbone, name), strict=True)) for backbone in PATTERNS}
+    for backbone in PATTERNS:
+        table.add_column(backbone, justify="right")
+    for length in dict.fromkeys(row.length for row in rows):
+        cells = []
+        for backbone, values in at.items():
+            ratio = found[name]["ratio"].get(backbone, {}).get(length)
+            beside = "" if ratio is None else f" (x {ratio:.2f})"
+            cells.append(f"{values[length] / scale:.3g}{unit}{beside}" if length in values else "out of memory")
+        table.add_row(f"{length:,}", *cells)
+    exponents = [found[name]["exponent"].get(backbone) for backbone in PATTERNS]
+    table.add_section()
+    table.add_row("exponent", *("" if p is None else f"{p:.2f}" for p in exponents))
+    crossings = [found[name]["crossing"].get(backbone) for backbone in PATTERNS]
+    table.add_row("below from", *("" if at is None else f"L = {at:,.0f}" for at in crossings))
+    return table
+
+
+def _draw(rows: "list[Row]", found: dict, path: Path) -> None:
+    """The figure, written under a temporary name, then renamed."""
+    import os
+
+    import matplotlib as mpl
+
+    from dbtm.bench.backbones import draw
+    from dbtm.theory.style import RC
+
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        with mpl.rc_context(RC):
+            draw(rows, found).savefig(temporary, dpi=200)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error

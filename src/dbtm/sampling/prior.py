@@ -1,0 +1,33 @@
+"""The prior of the sampler. Noise enters the map as x0 W alone, which is N(0, sigma^2 W^T W) exactly: where the
+vocabulary is larger than the width, it is drawn through the Cholesky factor of W^T W, at cost D x D and not V x D.
+"""
+
+import torch
+from torch import Tensor
+
+from dbtm import rng
+from dbtm.nn import TransportMap
+from dbtm.simplex import Noise
+
+
+class Prior:
+    """x0 W for the present weights of a map."""
+
+    def __init__(self, model: TransportMap):
+        self.model = model
+        self.factor_DD = None if model.config.vocab <= model.config.width else cholesky_factor(model.embedding)
+
+    def draw(self, noise: Noise) -> Tensor:
+        """x0 W, (B, L, D): of this very x0, or by the factor of one that is distributed as it is."""
+        if self.factor_DD is None:
+            return self.model.embed_noise(noise)
+        z_BLD = noise.sigma * rng.normal(noise.key, noise.length, len(self.factor_DD), dtype=noise.dtype)
+        return z_BLD.to(self.model.dtype) @ self.factor_DD.to(self.model.dtype).T
+
+
+@torch.no_grad()
+def cholesky_factor(weight_VD: Tensor) -> Tensor | None:
+    """C with C C^T = W^T W, or None where W^T W is not positive definite."""
+    gram_DD = weight_VD.double().T @ weight_VD.double()
+    factor_DD, failed = torch.linalg.cholesky_ex(gram_DD)
+    return None if failed else factor_DD.to(torch.promote_types(weight_VD.dtype, torch.float32))

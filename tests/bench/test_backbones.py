@@ -1,0 +1,92 @@
+"""Attention against the delta rule: the summary of known numbers, and a measurement small enough for a test."""
+
+import json
+import re
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from dbtm.bench import backbones
+from dbtm.bench.backbones import Row, draw, measure, summary
+from dbtm.cli.bench_backbone import backbone
+from dbtm.config import ModelConfig
+from dbtm.errors import UsageError
+
+app = typer.Typer()
+app.command()(backbone)
+
+
+def known_rows() -> list[Row]:
+    """Attention l^2, mixed 2 l^1.5, delta 100 l; attention does not fit at the greatest length."""
+    laws = {"attention": lambda l: float(l**2), "mixed": lambda l: 2 * l**1.5, "delta": lambda l: 100.0 * l}
+    rows = []
+    for l in (16, 64, 256, 1024):
+        for name, law in laws.items():
+            fits = name != "attention" or l < 1024
+            rows.append(Row(name, l, *([law(l)] * 4)) if fits else Row(name, l))
+    return rows
+
+
+def test_summary():
+    found = summary(known_rows())
+    for name in backbones.MEASURES:
+        entry = found[name]
+        assert entry["exponent"] == pytest.approx({"attention": 2, "mixed": 1.5, "delta": 1})
+        assert entry["exponent_at_the_end"] == pytest.approx({"attention": 2, "mixed": 1.5, "delta": 1})
+        assert entry["crossing"] == pytest.approx({"mixed": 16, "delta": 100})
+        assert entry["ratio"]["delta"] == pytest.approx({16: 6.25, 64: 100 / 64, 256: 100 / 256})
+    figure = draw(known_rows(), found)
+    assert len(figure.axes) == 4
+    assert all(len(ax.lines) >= 3 for ax in figure.axes)
+
+
+def test_measurement_and_running_out_of_memory(monkeypatch):
+    """A backbone that does not fit leaves a gap and is not tried again; the others go on."""
+    original, tried = backbones.calls, []
+
+    def calls(config, *others):
+        tried.append((config.pattern, config.length))
+        if config.pattern == "attn" and config.length > 8:
+            raise torch.OutOfMemoryError("too long")
+        return original(config, *others)
+
+    monkeypatch.setattr(backbones, "calls", calls)
+    base = ModelConfig(vocab=2, length=1, width=16, depth=1, heads=2, dropout=0.0)
+    rows = list(measure(base, (8, 70, 80), 1, torch.device("cpu"), repeats=1))
+    assert len(rows) == 9
+    missing = {(row.backbone, row.length) for row in rows if row.step_ms is None}
+    assert missing == {("attention", 70), ("attention", 80)}
+    assert all(row.forward_ms > 0 and row.step_bytes > row.forward_bytes > 0 for row in rows if row.step_ms is not None)
+    assert ("attn", 80) not in tried
+
+
+def test_command(tmp_path):
+    files = {"--json": tmp_path / "b.json", "--figure": tmp_path / "b.svg"}
+    words = ["--lengths", "8,70", "--width", "16", "--head-width", "8", "--depth", "1", "--repeats", "1"]
+    options = [str(word) for pair in files.items() for word in pair]
+    result = CliRunner().invoke(app, [*words, "--device", "cpu", *options], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert re.search(r"70 .* ms .*\(x \d", result.output)
+    found = json.loads(files["--json"].read_text())
+    assert [row["length"] for row in found["rows"]] == [8] * 3 + [70] * 3
+    assert set(found["step_ms"]["exponent"]) == {"attention", "mixed", "delta"}
+    assert found["hardware"].startswith("cpu")
+    assert "<svg" in files["--figure"].read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.json", "b.svg"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--lengths", "8,x"], "--lengths 8,x"),
+        (["--lengths", "0"], "--lengths 0"),
+        (["--width", "20", "--head-width", "16"], "--width 20"),
+        (["--figure", "b.txt"], "--figure b.txt"),
+        (["--batch", "0"], "--batch"),
+    ],
+)
+def test_bad_input_is_one_line(words, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        CliRunner().invoke(app, words, catch_exceptions=False)

@@ -1,0 +1,54 @@
+"""The FLOPs counted by hand against those PyTorch counts while the step runs."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from dbtm.bench.step import kinds, measure, random_examples, step_flops
+from dbtm.config import ModelConfig
+from dbtm.kernels.dispatch import force
+from dbtm.methods.base import backward
+from dbtm.methods.dbtm import DBTM
+from tests.train.test_resume import tiny_run
+
+CPU = torch.device("cpu")
+
+
+def run():
+    base = tiny_run()
+    model = ModelConfig(vocab=70, length=16, width=32, depth=3, heads=2, dropout=0.0, softcap=0.0, cond_dim=8)
+    return replace(base, task=replace(base.task, vocab=70, length=16), model=model)
+
+
+@pytest.mark.parametrize("name", list(kinds(run())))
+def test_flops_by_hand(name):
+    config = kinds(run())[name]
+    method = DBTM(config)
+    torch.nn.init.normal_(method.model.head.weight)
+    with force("reference"), FlopCounterMode(display=False) as counter:
+        backward(method, random_examples(config.model, 64, CPU))
+    # the softmax's tangent and other details are left out of the count; half of the rows are visited only in the mean
+    assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.08)
+
+
+def test_the_steps_differ_in_their_terms_alone():
+    plain, ours, rounds = kinds(run()).values()
+    terms = [set(backward(DBTM(kind), random_examples(kind.model, 2, CPU))) for kind in (plain, ours, rounds)]
+    assert terms[0] == {"loss", "anchor"}
+    assert terms[1] == {"loss", "anchor", "transport", "boundary"}
+    assert terms[2] == terms[1] | {"ril"}
+    assert plain.model == ours.model == rounds.model
+
+
+def test_ratios_are_of_the_same_run():
+    found = measure(run(), 2, CPU, compiled=False, graphed=False, repeats=1)
+    rows = {row["step"]: row for row in found["rows"]}
+    plain = rows["cross-entropy"]
+    assert plain["ratio_vs_ce"] == 1
+    for row in rows.values():
+        assert row["ratio_vs_ce"] == pytest.approx(row["ms"] / plain["ms"])
+        assert row["peak_gib"] > 0
+        assert row["floor_ms"] > 0
+    assert found["ratio_vs_ce"] == rows["transport + anchor + boundary"]["ratio_vs_ce"]
