@@ -18,7 +18,9 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/RECIPE).")] = None,
     resume: Annotated[str, typer.Option(help="auto: continue the run in --out where there is one.")] = "none",
     max_seconds: Annotated[float | None, typer.Option(help="Stop cleanly and save after this many seconds.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Recipe 'own': a .npy file of integer tokens.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Text recipes: a prepared folder. Recipe 'own': a .npy file of integer tokens.")
+    ] = None,
     vocab: Annotated[int | None, typer.Option(help="Recipe 'own': size of the vocabulary.")] = None,
     length: Annotated[int | None, typer.Option(help="Recipe 'own': tokens in a sequence.")] = None,
 ) -> None:
@@ -34,7 +36,11 @@ def train(
     config = find_recipe(recipe)
     own = {"data": None if data is None else str(data), "vocab": vocab, "length": length}
     assignments = [f"task.{name}={json.dumps(value)}" for name, value in own.items() if value is not None]
-    if assignments and recipe != "own":
+    if config.task.name == "text" and vocab is None and length is None:
+        from dbtm.recipes.text import on_data
+
+        assignments = [] if data is None else on_data(config, str(data))
+    elif assignments and recipe != "own":
         raise UsageError(f"--data, --vocab and --length belong to the recipe 'own', not to '{recipe}'")
     if recipe == "own" and len(assignments) < 3:
         missing = ", ".join(f"--{name}" for name, value in own.items() if value is None)

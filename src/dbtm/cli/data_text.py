@@ -1,0 +1,205 @@
+"""`dbtm data text`, `lm1b`, `owt`: text into shards of tokens that the text recipes train on."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from dbtm.tasks.text.corpora import Corpus
+    from dbtm.tasks.text.encode import Detokenizer
+    from dbtm.tasks.text.prepare import Layout, Part
+
+Open = Callable[[Callable[[int], None]], "list[Part]"]  # the documents from the start, given whom to tell the progress
+
+Out = Annotated[Path, typer.Option(help="Folder to write: shards, tokenizer.json, manifest.json.")]
+Length = Annotated[int, typer.Option(help="Tokens in a block.")]
+Validation = Annotated[float, typer.Option(help="Share of the documents that is kept for validation.")]
+Seed = Annotated[int, typer.Option(help="Seed of the choice of validation documents.")]
+Eos = Annotated[str | None, typer.Option(help="End-of-text token (default: the tokenizer's usual one).")]
+Dtype = Annotated[str, typer.Option(help="auto, uint16 or uint32.")]
+Workers = Annotated[int, typer.Option(help="Processes; they do not change the result. 0: one a core.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite prepared text in --out.")]
+Edges = Annotated[bool, typer.Option(help="Begin every block with BOS and end it with EOS, as the paper's samples do.")]
+Local = Annotated[Path | None, typer.Option(help="Folder with a local copy (default: through Hugging Face datasets).")]
+Name = Annotated[str, typer.Option(help="Name on the hub, a tokenizer.json, or train:8192 to train one.")]
+
+
+def text(
+    tokenizer: Name,
+    length: Length,
+    out: Out,
+    files: Annotated[list[str] | None, typer.Argument(help="More input.", metavar="[FILE]...")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", help="Files (.txt, .jsonl, .parquet, .tar, also .xz, .gz, .zst), folders, or - (stdin)."
+        ),
+    ] = None,
+    field: Annotated[str | None, typer.Option(help="Where JSON lines have their text (default: text).")] = None,
+    documents: Annotated[str, typer.Option(help="A document in plain text is a: line, paragraph or file.")] = "line",
+    validation: Validation = 0.01,
+    seed: Seed = 0,
+    edges: Edges = False,
+    eos: Eos = None,
+    dtype: Dtype = "auto",
+    workers: Workers = 0,
+    force: Force = False,
+) -> None:
+    """Tokenize text: documents one after the other, each with an end of text, wrapped into full blocks."""
+    named = [*(inputs or []), *(files or [])]
+    if not named:
+        raise UsageError("nothing to read: give files or folders, --input FILE..., or - for the standard input")
+    from dbtm.tasks.text import sources
+    from dbtm.tasks.text.prepare import Layout
+
+    found = sources.find(named)
+    if sources.STDIN in found and tokenizer.startswith("train:"):
+        raise UsageError("--tokenizer train: reads its input twice, which - cannot: give files")
+    layout = Layout(length, edges, validation, seed, dtype)
+
+    def open_all(tick: Callable[[int], None]) -> "list[Part]":
+        return [(None, sources.pieces(path, tick, field, documents)) for path in found]
+
+    _run(open_all, found, tokenizer, out, layout, eos, None, workers, force)
+
+
+def lm1b(
+    out: Out,
+    local: Local = None,
+    tokenizer: Name = "bert-base-uncased",
+    length: Length = 128,
+    edges: Edges = True,
+    dtype: Dtype = "auto",
+    workers: Workers = 0,
+    force: Force = False,
+) -> None:
+    """LM1B as in the paper: its held-out part for validation, punctuation back in place, bert-base-uncased, L = 128."""
+    from dbtm.tasks.text.corpora import LM1B
+    from dbtm.tasks.text.prepare import Layout
+
+    _corpus(LM1B, local, tokenizer, out, Layout(length, edges, 0.0, 0, dtype), workers, force)
+
+
+def owt(
+    out: Out,
+    local: Local = None,
+    tokenizer: Name = "gpt2",
+    length: Length = 1024,
+    edges: Edges = True,
+    validation: Annotated[float, typer.Option(help="Share kept for validation, of a local copy.")] = 0.0125,
+    seed: Seed = 0,
+    dtype: Dtype = "auto",
+    workers: Workers = 0,
+    force: Force = False,
+) -> None:
+    """OpenWebText as in the paper: the last 100,000 documents for validation, GPT-2's BPE, L = 1024."""
+    from dbtm.tasks.text.corpora import OWT
+    from dbtm.tasks.text.prepare import Layout
+
+    _corpus(
+        OWT, local, tokenizer, out, Layout(length, edges, validation if local else 0.0, seed, dtype), workers, force
+    )
+
+
+def _corpus(
+    corpus: "Corpus", local: Path | None, tokenizer: str, out: Path, layout: "Layout", workers: int, force: bool
+) -> None:
+    if local is not None and not local.is_dir():
+        raise UsageError(f"--local {local}: no such folder")
+    files = corpus.files(str(local)) if local is not None else []
+
+    def open_all(tick: Callable[[int], None]) -> "list[Part]":
+        return corpus.from_files(files, tick) if files else corpus.from_hub()
+
+    names = [path for _, path in files] or [corpus.hub]
+    _run(open_all, names, tokenizer, out, layout, None, corpus.detokenize, workers, force)
+
+
+def _run(
+    open_all: Open,
+    names: list[str],
+    tokenizer: str,
+    out: Path,
+    layout: "Layout",
+    eos: str | None,
+    detokenize: "Detokenizer | None",
+    workers: int,
+    force: bool,
+) -> None:
+    """Find or train the tokenizer, prepare, and say what there is now."""
+    from dbtm.tasks.text import tokenizer as tokenizers
+    from dbtm.tasks.text.prepare import check_out, prepare
+
+    if workers < 0:
+        raise UsageError(f"--workers {workers} makes no sense: give a number of processes, or 0 for one a core")
+    size = tokenizers.asked_size(tokenizer)
+    check_out(out, force)
+    with _exit_on_sigterm(), _progress() as progress:
+        total = sum(os.path.getsize(name) for name in names if os.path.isfile(name)) or None
+
+        def told(what: str) -> "list[Part]":
+            bar = progress.add_task(what, total=total)
+            return open_all(lambda n: progress.advance(bar, n))
+
+        if size is None:
+            words = tokenizers.load(tokenizer)
+        else:
+            words = tokenizers.train(_training(told("training the tokenizer"), layout, detokenize), size)
+        about = {"source": [Path(name).name for name in names] if total else names, "tokenizer_name": tokenizer}
+        manifest = prepare(
+            told("tokenizing"),
+            words,
+            out,
+            layout,
+            eos=eos,
+            detokenize=detokenize,
+            workers=workers or os.cpu_count() or 1,
+            about=about,
+        )
+    _report(out, manifest)
+
+
+def _training(parts: "list[Part]", layout: "Layout", detokenize: "Detokenizer | None") -> Iterable[str]:
+    """The training documents alone: validation text is never learned from, not even by the tokenizer."""
+    from dbtm.tasks.text.prepare import assigned
+
+    texts = (item.text for item in assigned(parts, layout) if item.split == "train")
+    return map(detokenize, texts) if detokenize else texts
+
+
+def _report(out: Path, manifest: dict[str, Any]) -> None:
+    train, held_out = manifest["train"], manifest["validation"]
+    typer.echo(
+        f"{out}: {train['tokens']:,} tokens in {train['blocks']:,} blocks of {manifest['length']} for training, "
+        f"{held_out['blocks']:,} for validation; vocabulary {manifest['vocab']:,}, {manifest['dtype']}"
+    )
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Leave as on an interrupt, which cleans up."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _progress() -> "Progress":
+    """A progress bar on a terminal's stderr, in bytes of the input."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

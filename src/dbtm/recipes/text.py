@@ -1,0 +1,150 @@
+"""Text: the paper's LM1B and OpenWebText recipes to the letter, and ours.
+
+All of them read a prepared set: `dbtm train text --data DIR`. Ours take vocabulary and length from it.
+"""
+
+import json
+from dataclasses import replace
+
+from dbtm.config import (
+    DistillConfig,
+    LossConfig,
+    ModelConfig,
+    OptimConfig,
+    PathConfig,
+    RilConfig,
+    RunConfig,
+    SampleConfig,
+    TrainConfig,
+)
+from dbtm.errors import UsageError
+from dbtm.tasks.text.shards import Prepared
+from dbtm.tasks.text.task import Text
+
+CORPORA = ("lm1b", "owt")  # the paper's: a recipe whose name begins with one of them is written for it
+
+
+def on_data(config: RunConfig, folder: str) -> list[str]:
+    """The settings that put a recipe on a prepared set; the paper's recipes take only what they were written for."""
+    found = Prepared(folder)
+    settings = {"data": folder, "vocab": found.vocab, "length": found.length}
+    fits = (found.vocab, found.length) == (config.task.vocab, config.task.length)
+    corpus = config.recipe.partition("-")[0]
+    if corpus in CORPORA and not fits:
+        raise UsageError(
+            f"{folder} has vocabulary {found.vocab} and length {found.length}, but '{config.recipe}' is for "
+            f"{config.task.vocab} and {config.task.length}: prepare its data with `dbtm data {corpus}`"
+        )
+    return [f"task.{name}={json.dumps(value)}" for name, value in settings.items()]
+
+
+def lm1b() -> RunConfig:
+    """tab:hyperparameters, column LM1B: bert-base-uncased, L = 128."""
+    task = Text(vocab=30_522, length=128)
+    return RunConfig(
+        recipe="lm1b",
+        task=task,
+        model=ModelConfig(vocab=task.vocab, length=task.length, width=768, depth=12, heads=12),
+        path=PathConfig(t_anchor=0.75),
+        optim=OptimConfig(lr=3e-4, warmup=10_000, clip=1.0, ema=0.9999),
+        train=TrainConfig(
+            steps=250_000,
+            batch=512,
+            micro_batch=128,
+            precision="bf16",
+            compile=True,
+            checkpoint_every=5_000,
+            evaluate_every=5_000,
+        ),
+        sample=SampleConfig(nfe=4, kappa=0.9, repetition_penalty=1.0),
+    )
+
+
+def owt() -> RunConfig:
+    """tab:hyperparameters, column OpenWebText: GPT-2 BPE, L = 1024; attention in every block."""
+    base = lm1b()
+    task = Text(vocab=50_257, length=1_024, evaluate_n=64)
+    return replace(
+        base,
+        recipe="owt",
+        task=task,
+        model=replace(base.model, vocab=task.vocab, length=task.length),
+        train=replace(base.train, steps=150_000),
+        sample=replace(base.sample, kappa=0.3),
+    )
+
+
+def lm1b_ril() -> RunConfig:
+    """tab:ril-setup, column LM1B: data-supervised ril-c and, from step 100,000 on, self-distillation beside it."""
+    return _with_ril(lm1b(), "lm1b-ril")
+
+
+def owt_ril() -> RunConfig:
+    """The paper gives no setup of its own for OpenWebText: LM1B's."""
+    return _with_ril(owt(), "owt-ril")
+
+
+def _with_ril(base: RunConfig, name: str) -> RunConfig:
+    """Rollouts start together at step 100,000: fig:onpolicy-gate-lm1b has all on-policy training turn on there."""
+    start = 100_000
+    return replace(
+        base,
+        recipe=name,
+        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, start=start),
+        distill=DistillConfig(weight=1.0, depth=4, kappa=0.9, temperature=0.7, start=start, refresh=5_000),
+    )
+
+
+def text() -> RunConfig:
+    """Ours, 47M parameters: Muon, gates from one half, a norm on the embedded state, no softcap."""
+    task = Text()
+    return RunConfig(
+        recipe="text",
+        task=task,
+        model=ModelConfig(
+            vocab=task.vocab,
+            length=task.length,
+            width=512,
+            depth=12,
+            heads=8,
+            cond_dim=1,  # of a constant: plain learned shifts, scales and gates
+            dropout=0.0,
+            softcap=0.0,
+            input_norm=True,
+            gate_init=0.5,
+            quality_width=128,
+        ),
+        path=PathConfig(t_anchor=0.75),
+        loss=LossConfig(boundary_fraction=0.125),
+        optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=300, ema=0.999),
+        train=TrainConfig(
+            steps=20_000, batch=256, precision="bf16", compile=True, checkpoint_every=1_000, evaluate_every=500
+        ),
+        sample=SampleConfig(nfe=4, kappa=0.9),
+    )
+
+
+def text_ril() -> RunConfig:
+    """`text` that learns in its last third from its own refined samples.
+
+    No data-supervised rollouts: from pure noise the data is not a function of the input, and one-step samples collapse.
+    """
+    base = text()
+    return replace(
+        base,
+        recipe="text-ril",
+        distill=DistillConfig(weight=1.0, depth=4, kappa=0.9, temperature=0.7, start=8_000, refresh=500),
+        train=replace(base.train, steps=12_000),
+    )
+
+
+def text_small() -> RunConfig:
+    """At most 8M parameters, the embedding and the head included: a small vocabulary and blocks applied twice."""
+    base = text()
+    task = Text(vocab=4_096)
+    return replace(
+        base,
+        recipe="text-small",
+        task=task,
+        model=replace(base.model, vocab=task.vocab, width=256, depth=7, heads=4, loops=2, quality=False),
+    )

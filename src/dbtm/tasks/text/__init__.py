@@ -1,0 +1,1 @@
+"""Text: sources, tokenizers, preparation into shards of tokens, the standard corpora, and the task that reads them."""

@@ -1,0 +1,124 @@
+"""The paper's corpora: LM1B and OpenWebText, from Hugging Face `datasets` or from a local copy."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dbtm.errors import UsageError
+from dbtm.tasks.text.prepare import Part
+from dbtm.tasks.text.sources import Documents, find, pieces, whole
+from dbtm.tasks.text.streams import Tick
+from dbtm.tasks.text.tokenizer import quiet_hub
+
+# LM1B comes as words and punctuation with spaces between. These rules, in this order, are the ones that the field's
+# discrete diffusion models are trained with, gaps included: other ones would make other numbers.
+_LM1B_RULES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in [
+        (r"(https?) : / / ", r"\1://"),
+        (r" '(\w+)", r"'\1"),  # they 're
+        (r" (\w+) \. ", r" \1. "),
+        (r" (\w+) \.$", r" \1."),
+        (r" \? ", "? "),
+        (r" \?$", "?"),
+        (r" ! ", "! "),
+        (r" !$", "!"),
+        (r" , ", ", "),
+        (r" : ", ": "),
+        (r" ; ", "; "),
+        (r" / ", "/"),
+        (r'" ([^"]+) "', r'"\1"'),
+        (r"' ([^']+) '", r"'\1'"),
+        (r"\( ([^()]+) \)", r"(\1)"),
+        (r"\[ ([^\[\]]+) \]", r"[\1]"),
+        (r"([$£]) ", r"\1"),
+    ]
+]
+
+
+def detokenize_lm1b(text: str) -> str:
+    """A sentence of LM1B with its punctuation back in place."""
+    for pattern, replacement in _LM1B_RULES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where a corpus is, how its splits are called there, and how the paper prepares it."""
+
+    name: str
+    hub: str
+    splits: tuple[tuple[str, str], ...]  # (ours, the hub's)
+    tokenizer: str
+    length: int
+    revision: str | None = None
+    detokenize: Callable[[str], str] | None = None
+    documents: Documents = "line"  # in local plain text
+    pattern: str = ""  # local files without a telling ending
+    held_out: str = ""  # local files of the validation split, a regular expression; empty: chosen by document
+
+    def from_hub(self) -> list[Part]:
+        """All splits through `datasets`, which keeps them on disk."""
+        try:
+            from datasets import load_dataset
+        except ImportError:
+            raise UsageError(
+                f"{self.name} comes through Hugging Face datasets: pip install 'dbtm[hf]', or name a copy, --local DIR"
+            ) from None
+        loaded = []
+        for ours, theirs in self.splits:
+            try:
+                with quiet_hub():
+                    loaded.append((ours, load_dataset(self.hub, split=theirs, revision=self.revision)))
+            except Exception as error:  # no network, no such revision ...: the library has many
+                reason = str(error).strip().split("\n")[0]
+                raise UsageError(f"cannot load {self.hub} ({reason}): name a copy, --local DIR") from None
+        return [(ours, whole(_rows(dataset))) for ours, dataset in loaded]
+
+    def files(self, folder: str) -> list[tuple[str | None, str]]:
+        """The files of a local copy, each with its split, None where every document chooses its own."""
+        found = find([folder], self.pattern)
+        if not self.held_out:
+            return [(None, path) for path in found]
+        out: list[tuple[str | None, str]] = []
+        for path in found:
+            held_out = re.search(self.held_out, str(Path(path).relative_to(folder)))
+            out.append(("validation" if held_out else "train", path))
+        if len({split for split, _ in out}) < 2:
+            raise UsageError(
+                f"{folder} does not look like {self.name}: it needs training files, and held-out ones with "
+                "heldout, test or valid in their name or folder"
+            )
+        return out
+
+    def from_files(self, files: list[tuple[str | None, str]], tick: Tick) -> list[Part]:
+        return [(split, pieces(path, tick, documents=self.documents)) for split, path in files]
+
+
+def _rows(dataset: Any) -> Iterator[str]:
+    for batch in dataset.iter(batch_size=1024):
+        yield from (text for text in batch["text"] if text.strip())
+
+
+LM1B = Corpus(
+    "lm1b",
+    "billion-word-benchmark/lm1b",
+    (("train", "train"), ("validation", "test")),
+    tokenizer="bert-base-uncased",
+    length=128,
+    revision="refs/convert/parquet",  # the main branch is a script, which `datasets` no longer runs
+    detokenize=detokenize_lm1b,
+    pattern="news.en*",
+    held_out="(?<![a-z])(heldout|test|valid)",
+)
+OWT = Corpus(
+    "owt",
+    "Skylion007/openwebtext",
+    (("train", "train[:-100000]"), ("validation", "train[-100000:]")),  # it has no split of its own: the field's
+    tokenizer="gpt2",
+    length=1024,
+    documents="file",
+)

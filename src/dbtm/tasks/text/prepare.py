@@ -1,0 +1,186 @@
+"""Documents to a prepared set: streamed, the same whatever the number of processes, there whole or not at all."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from dbtm.errors import UsageError
+from dbtm.tasks.text import tokenizer as tokenizers
+from dbtm.tasks.text.encode import Coding, Detokenizer, Item, encoded
+from dbtm.tasks.text.shards import DTYPES, FORMAT, MANIFEST, SPLITS, Writer
+from dbtm.tasks.text.sources import Piece
+
+Part = tuple[str | None, Iterable[Piece]]  # documents of one split; None: every document chooses its own
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How documents become blocks, and which of them are kept for validation."""
+
+    length: int
+    edges: bool = False  # every block begins with BOS and ends with EOS
+    validation: float = 0.01  # share of the documents
+    seed: int = 0  # of the choice of documents
+    dtype: str = "auto"
+
+    def __post_init__(self):
+        fewest = 3 if self.edges else 1
+        if self.length < fewest:
+            raise UsageError(f"--length {self.length} is too short: blocks need at least {fewest} tokens")
+        if not 0 <= self.validation < 1:
+            raise UsageError(f"--validation {self.validation} must be a share of the documents, from 0 to below 1")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
+        if self.dtype not in ("auto", *DTYPES):
+            raise UsageError(f"--dtype {self.dtype} is not a choice; choose one of: auto, {', '.join(DTYPES)}")
+
+    def split_of(self, text: str) -> str:
+        """A document's split is a function of its text alone: equal documents never stand on both sides."""
+        digest = hashlib.blake2b(text.encode(), digest_size=8, key=self.seed.to_bytes(8, "little")).digest()
+        return "validation" if int.from_bytes(digest, "little") < self.validation * 2**64 else "train"
+
+    def dtype_for(self, vocab: int) -> str:
+        """The smallest integer that holds every token, or the one that was asked for."""
+        dtype = ("uint16" if vocab <= 1 << 16 else "uint32") if self.dtype == "auto" else self.dtype
+        most = 1 << (8 * np.dtype(DTYPES[dtype]).itemsize)
+        if vocab > most:
+            raise UsageError(f"a vocabulary of {vocab} does not fit {dtype}, which holds {most}: use --dtype uint32")
+        return dtype
+
+
+def assigned(parts: Iterable[Part], layout: Layout) -> Iterator[Item]:
+    """Every piece with the split of its document, which is chosen by the document's first piece."""
+    for fixed, pieces in parts:
+        split = fixed
+        for text, ends in pieces:
+            split = split or layout.split_of(text)
+            yield Item(split, text, ends)
+            split = fixed if ends else split
+
+
+def prepare(
+    parts: Iterable[Part],
+    tokenizer: Tokenizer,
+    out: Path,
+    layout: Layout,
+    *,
+    eos: str | None = None,
+    detokenize: Detokenizer | None = None,
+    workers: int = 1,
+    about: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write a prepared set and return its manifest, which repeats what `about` says of the source."""
+    vocab, edges = tokenizers.size(tokenizer), tokenizers.edges(tokenizer, eos)
+    coding = Coding(tokenizer.to_str(), edges.eos, layout.dtype_for(vocab), detokenize)
+    temporary = _temporary(out)
+    try:
+        temporary.mkdir()
+        found = _write_shards(temporary, assigned(parts, layout), coding, layout, edges, workers)
+        manifest = {
+            "format": FORMAT,
+            "dtype": coding.dtype,
+            "length": layout.length,
+            "vocab": vocab,
+            "eos": {"id": edges.eos, "token": tokenizer.id_to_token(edges.eos)},
+            "bos": {"id": edges.bos, "token": tokenizer.id_to_token(edges.bos)},
+            "tokenizer": {"file": tokenizers.FILE, "sha256": hashlib.sha256(coding.json.encode()).hexdigest()},
+            "wrap": {"eos_after_document": True, "across_documents": True, "bos_eos_around_block": layout.edges},
+            "split": {"validation": layout.validation, "seed": layout.seed},
+            **(about or {}),
+            **found,
+        }
+        (temporary / tokenizers.FILE).write_text(coding.json, encoding="utf-8")
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        _publish(temporary, out)
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return manifest
+
+
+def _write_shards(
+    folder: Path, items: Iterable[Item], coding: Coding, layout: Layout, edges: tokenizers.Edges, workers: int
+) -> dict[str, Any]:
+    """The shards of both splits, and what the manifest says of them."""
+    around = edges if layout.edges else None
+    writers = {split: Writer(folder, split, coding.dtype, layout.length, around) for split in SPLITS}
+    documents, characters = Counter[str](), Counter[str]()
+    with closing(encoded(items, coding, workers)) as results:
+        for result in results:
+            for split, tokens in result.tokens.items():
+                writers[split].add(tokens)
+            documents.update(result.documents)
+            characters.update(result.characters)
+    found = {}
+    for split, writer in writers.items():
+        values = {"documents": documents[split], "characters": characters[split], **writer.close()}
+        wanted = split == "train" or layout.validation or documents[split]
+        if wanted and not values["blocks"]:
+            raise UsageError(
+                f"too little text for {split}: {documents[split]} documents of {values['tokens_left_over']} tokens do "
+                f"not fill a block of {layout.length}: give more text, a smaller --length or another --validation"
+            )
+        found[split] = values
+    return found
+
+
+# -- the folder --------------------------------------------------------------------------------------------------------
+
+
+def check_out(out: Path, force: bool) -> None:
+    """Refuse a folder that cannot be written before any work is done for it; only a prepared set is overwritten."""
+    if not out.name or out.name == "..":
+        raise UsageError(f"--out {out}: give the folder a name of its own")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / MANIFEST).is_file():
+        raise UsageError(f"--out {out} exists and is not prepared text: choose another name")
+    if not force:
+        raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
+
+
+def _temporary(out: Path) -> Path:
+    """A folder beside `out`; what killed processes left of theirs is swept up."""
+    for leftover in out.parent.glob(f".{out.name}.*.part"):
+        pid = leftover.name.removesuffix(".part").rpartition(".")[2]
+        if pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(leftover, ignore_errors=True)
+    return out.with_name(f".{out.name}.{os.getpid()}.part")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # someone else's process
+        return True
+    return pid != os.getpid()
+
+
+def _publish(temporary: Path, out: Path) -> None:
+    """Sync everything and rename; an old set steps aside first."""
+    for path in [*temporary.iterdir(), temporary]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    aside = out.with_name(f".{out.name}.old.{os.getpid()}.part")
+    if out.exists():
+        out.rename(aside)
+    temporary.rename(out)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,149 @@
+"""A prepared set: a folder of token shards with the tokenizer and a manifest.
+
+DIR/
+  manifest.json          sizes, counts, sha256 of everything, how documents were wrapped
+  tokenizer.json
+  train-00000.bin        whole blocks of `length` tokens, little-endian uint16 or uint32, nothing else
+  validation-00000.bin
+"""
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from dbtm.errors import UsageError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+SPLITS = ("train", "validation")
+SHARD_TOKENS = 1 << 27
+DTYPES = {"uint16": "<u2", "uint32": "<u4"}
+
+
+class Writer:
+    """Appends a stream of tokens to the shards of one split, in whole blocks; what does not fill one is left over.
+
+    With `edges`, (bos, eos), every block begins and ends with these and holds length - 2 tokens of the stream.
+    """
+
+    def __init__(self, folder: Path, split: str, dtype: str, length: int, edges: tuple[int, int] | None = None):
+        self.folder, self.split, self.dtype = folder, split, np.dtype(DTYPES[dtype])
+        self.length, self.edges = length, edges
+        self.rest = np.empty(0, self.dtype)
+        self.per_shard = max(1, SHARD_TOKENS // length)  # blocks
+        self.shards: list[dict[str, Any]] = []
+        self.file: BinaryIO | None = None
+
+    def add(self, tokens: np.ndarray) -> None:
+        stream = np.concatenate([self.rest, tokens.astype(self.dtype, copy=False)])
+        content = self.length - 2 if self.edges else self.length
+        n = len(stream) // content
+        blocks_NL, self.rest = stream[: n * content].reshape(n, content), stream[n * content :].copy()
+        if self.edges:
+            bos, eos = (np.full((n, 1), token, self.dtype) for token in self.edges)
+            blocks_NL = np.concatenate([bos, blocks_NL, eos], axis=1)
+        while len(blocks_NL):
+            room = self.per_shard - self.shards[-1]["blocks"] if self.file else 0
+            if not room:
+                self._next_shard()
+                room = self.per_shard
+            self._write(blocks_NL[:room])
+            blocks_NL = blocks_NL[room:]
+
+    def close(self) -> dict[str, Any]:
+        """What the manifest says of this split."""
+        self._finish_shard()
+        blocks = sum(shard["blocks"] for shard in self.shards)
+        return {
+            "blocks": blocks,
+            "tokens": blocks * self.length,
+            "tokens_left_over": len(self.rest),
+            "shards": self.shards,
+        }
+
+    def _write(self, blocks_NL: np.ndarray) -> None:
+        assert self.file is not None
+        data = blocks_NL.tobytes()
+        self.file.write(data)
+        self.digest.update(data)
+        self.shards[-1]["blocks"] += len(blocks_NL)
+
+    def _next_shard(self) -> None:
+        self._finish_shard()
+        name = f"{self.split}-{len(self.shards):05d}.bin"
+        self.file, self.digest = open(self.folder / name, "wb"), hashlib.sha256()  # noqa: SIM115 - open until full
+        self.shards.append({"file": name, "blocks": 0, "sha256": ""})
+
+    def _finish_shard(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.shards[-1]["sha256"] = self.digest.hexdigest()
+            self.file = None
+
+
+class Blocks:
+    """(N, L) tokens over memory-mapped shards; `blocks[rows]` gives int64 rows."""
+
+    def __init__(self, shards: list[np.ndarray], length: int):
+        self.shards, self.length = shards, length
+        self.ends = np.cumsum([len(shard) for shard in shards], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        which = np.searchsorted(self.ends, rows, side="right")
+        out = np.empty((len(rows), self.length), dtype=np.int64)
+        for i in np.unique(which):
+            chosen = which == i
+            out[chosen] = self.shards[i][rows[chosen] - (self.ends[i] - len(self.shards[i]))]
+        return out
+
+
+class Prepared:
+    """A prepared set, opened for reading. What is missing, cut short or altered is refused by name."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        path = self.folder / MANIFEST
+        if not path.is_file():
+            raise UsageError(
+                f"{self.folder} is not prepared text: it has no {MANIFEST}; make one with `dbtm data text`"
+            )
+        try:
+            self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            form = self.manifest["format"]
+            self.length, self.vocab = int(self.manifest["length"]), int(self.manifest["vocab"])
+            self.eos, self.dtype = int(self.manifest["eos"]["id"]), np.dtype(DTYPES[self.manifest["dtype"]])
+            self.files = {
+                split: [(s["file"], int(s["blocks"]), s["sha256"]) for s in self.manifest[split]["shards"]]
+                for split in SPLITS
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
+        if form != FORMAT:
+            raise UsageError(f"{path} has format {form}, this version reads {FORMAT}: prepare the text again")
+
+    @cached_property
+    def train(self) -> Blocks:
+        return self._blocks("train")
+
+    @cached_property
+    def validation(self) -> Blocks:
+        return self._blocks("validation")
+
+    def _blocks(self, split: str) -> Blocks:
+        shards: list[np.ndarray] = []
+        for name, blocks, digest in self.files[split]:
+            path = self.folder / name
+            if not path.is_file():
+                raise UsageError(f"{self.folder} is damaged: {name} is missing")
+            with open(path, "rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                    raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
+            shards.append(np.memmap(path, self.dtype, "r", shape=(blocks, self.length)))
+        return Blocks(shards, self.length)

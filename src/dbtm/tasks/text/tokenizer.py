@@ -1,0 +1,127 @@
+"""Tokenizers through the `tokenizers` library: by name, from a file, or trained from the input."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from dbtm.errors import UsageError
+
+FILE = "tokenizer.json"
+END = "<|endoftext|>"  # of the tokenizers that we train
+MOST_TRAINING = 1_000_000_000  # characters that a tokenizer is trained on: more changes nothing but the time it takes
+_BYTES = 256
+_ENDS = (END, "</s>", "[SEP]", "<eos>", "[EOS]", "<|end_of_text|>", "<|eot_id|>")
+_BEGINNINGS = ("[CLS]", "<s>", "<bos>", "[BOS]", "<|begin_of_text|>")
+
+
+class Edges(NamedTuple):
+    """The tokens at the borders of documents: beginning (the end again where a tokenizer has none) and end."""
+
+    bos: int
+    eos: int
+
+
+def asked_size(name: str) -> int | None:
+    """8192 for `train:8192`; None for a tokenizer that exists already."""
+    if not name.startswith("train:"):
+        return None
+    size = name.removeprefix("train:")
+    if not (size.isascii() and size.isdigit() and int(size) > _BYTES):
+        raise UsageError(
+            f"--tokenizer {name}: a trained vocabulary needs at least {_BYTES + 1} entries (all bytes and the end of "
+            "text), as in train:8192"
+        )
+    return int(size)
+
+
+def train(texts: Iterable[str], size: int) -> Tokenizer:
+    """Byte-level BPE: every text can be written, none is changed, and it needs no unknown token."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(_first(texts, MOST_TRAINING), trainer)
+    return plain(tokenizer)
+
+
+def load(name: str) -> Tokenizer:
+    """From a file, a folder with a tokenizer.json, or by its name on the Hugging Face hub (or in its local cache)."""
+    path = Path(name)
+    if path.is_dir():
+        path = path / FILE
+    if path.is_file():
+        try:
+            return plain(Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises bare Exceptions
+            raise UsageError(f"{path} is not a tokenizer of the `tokenizers` library: {_line(error)}") from None
+    if path.suffix == ".json" or name.startswith((".", "/", "~")):
+        raise UsageError(f"no such tokenizer file: {path}")
+    try:
+        with quiet_hub():
+            return plain(Tokenizer.from_pretrained(name))
+    except Exception as error:
+        raise UsageError(
+            f"the tokenizer '{name}' is neither here nor to be had from the Hugging Face hub ({_line(error)}): give a "
+            f"local file, --tokenizer PATH/{FILE}, or train one, --tokenizer train:8192"
+        ) from None
+
+
+@contextmanager
+def quiet_hub() -> Iterator[None]:
+    """The hub's client tells every retry in lines of its own; one line at the end is enough."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # all of them: importing the client sets the levels of its own loggers anew
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def plain(tokenizer: Tokenizer) -> Tokenizer:
+    """Whole texts, nothing cut or padded; the spelling of a special token inside a text is just text, so that only we
+    write an end of text.
+    """
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def size(tokenizer: Tokenizer) -> int:
+    """V: one more than the largest id, which may leave gaps."""
+    return max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+
+def edges(tokenizer: Tokenizer, eos: str | None = None) -> Edges:
+    """The tokens at document borders: the usual names, or the end of text that is asked for."""
+    names = _ENDS if eos is None else (eos,)
+    end = next((i for i in map(tokenizer.token_to_id, names) if i is not None), None)
+    if end is None:
+        unknown = "none of " + ", ".join(_ENDS) if eos is None else f"no '{eos}'"
+        raise UsageError(f"the tokenizer has {unknown}: name its end-of-text token with --eos")
+    begin = next((i for i in map(tokenizer.token_to_id, _BEGINNINGS) if i is not None), end)
+    return Edges(begin, end)
+
+
+def _first(texts: Iterable[str], most: int) -> Iterator[str]:
+    """Texts until their characters add up; none at all is refused."""
+    rest = iter(texts)
+    head = next(rest, None)
+    if head is None:
+        raise UsageError("there is no text to train a tokenizer on")
+    for text in chain([head], rest):
+        yield text
+        most -= len(text)
+        if most <= 0:
+            return
+
+
+def _line(error: Exception) -> str:
+    """The first sentence of what a library says."""
+    return str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")

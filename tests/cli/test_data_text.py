@@ -1,0 +1,209 @@
+"""`dbtm data text`, `lm1b`, `owt` and what trains on them, as a user meets them."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dbtm.tasks.text.shards import Prepared
+
+SENTENCES = [f"The {a} fox number {i} jumps over the {b} dog." for i in range(150) for a, b in [("quick", "lazy")]]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, and beside it a file of sentences."""
+    (tmp_path / "a.txt").write_text("\n".join(SENTENCES) + "\n")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def data(command, *words, out="set"):
+    settings = ("--tokenizer", "train:280", "--length", 16, "--out", out, "--workers", 1, "--validation", 0.1)
+    return command("data", "text", *words, *settings)
+
+
+def test_text_from_several_files(command, here):
+    with gzip.open(here.parent / "b.jsonl.gz", "wt") as file:
+        file.write("".join(json.dumps({"body": f"more {s}"}) + "\n" for s in SENTENCES))
+    code, out, err = data(command, "--input", "../a.txt", "../b.jsonl.gz", "--field", "body")
+    assert (code, err) == (0, "")
+    manifest = Prepared("set").manifest
+    assert manifest["train"]["documents"] + manifest["validation"]["documents"] == 300
+    assert manifest["source"] == ["a.txt", "b.jsonl.gz"]
+    assert manifest["tokenizer_name"] == "train:280"
+    assert f"{manifest['train']['blocks']:,} blocks of 16" in out
+    assert os.listdir(here) == ["set"]
+    # again with the tokenizer that was trained: the same tokens
+    words = ("data", "text", "../a.txt", "../b.jsonl.gz", "--field", "body", "--tokenizer", "set/tokenizer.json")
+    assert command(*words, "--length", 16, "--validation", 0.1, "--workers", 1, "--out", "again")[0] == 0
+    assert Prepared("again").manifest["train"] == manifest["train"]
+
+
+def test_validation_text_teaches_the_tokenizer_nothing(command, here):
+    """A letter that only a validation document has stays in bytes."""
+    from dbtm.tasks.text.prepare import Layout
+
+    layout = Layout(16, validation=0.1)
+    odd = next(text for i in range(1000) if layout.split_of(text := f"{i}" + " ωωωω" * 60) == "validation")
+    (here.parent / "c.txt").write_text(odd)
+    assert data(command, "../a.txt", "../c.txt")[0] == 0
+    vocabulary = json.loads((here / "set" / "tokenizer.json").read_text())["model"]["vocab"]
+    assert not [
+        token for token in vocabulary if "Ï" in token and len(token) > 1
+    ]  # ω is two bytes, the first shown as Ï
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["data", "text", "--tokenizer", "train:280", "--length", "8", "--out", "x"], "nothing to read"),
+        (
+            ["data", "text", "nowhere.txt", "--tokenizer", "gpt2", "--length", "8", "--out", "x"],
+            "no such file or folder",
+        ),
+        (["data", "text", "-", "--tokenizer", "train:280", "--length", "8", "--out", "x"], "reads its input twice"),
+        (["data", "text", "../a.txt", "--tokenizer", "train:99", "--length", "8", "--out", "x"], "at least 257"),
+        (
+            ["data", "text", "../a.txt", "--tokenizer", "no.json", "--length", "8", "--out", "x"],
+            "no such tokenizer file",
+        ),
+        (["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "0", "--out", "x"], "--length 0"),
+        (
+            ["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "9", "--out", "x/y"],
+            "there is no folder x",
+        ),
+        (["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "9999", "--out", "x"], "too little text"),
+        (
+            ["data", "text", "../bad.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x"],
+            "at position 3 (line 1)",
+        ),
+        (["data", "text", "../empty.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x"], "holds no text"),
+        (
+            ["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x", "--eos", "END"],
+            "no 'END'",
+        ),
+        (
+            ["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x", "--workers", "-1"],
+            "--workers -1",
+        ),
+        (["data", "lm1b", "--local", "nowhere", "--out", "x"], "--local nowhere: no such folder"),
+        (["data", "owt", "--local", "..", "--length", "2", "--out", "x"], "at least 3 tokens"),
+        (["train", "text"], "prepare some (dbtm data text"),
+        (["train", "text", "--data", "nowhere"], "nowhere is not prepared text"),
+        (["train", "text", "--vocab", "9"], "belong to the recipe 'own'"),
+    ],
+)
+def test_a_mistake_is_one_line_exit_2_and_nothing_written(command, here, words, message):
+    (here.parent / "bad.txt").write_bytes(b"bad\xff\n")
+    (here.parent / "empty.txt").write_text("")
+    code, out, err = command(*words)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.startswith("dbtm: ")
+    assert err.count("\n") == 1
+    assert not list(here.iterdir())
+
+
+def test_an_old_set_is_kept_unless_forced(command, here):
+    assert data(command, "../a.txt")[0] == 0
+    code, _, err = data(command, "../a.txt")
+    assert code == 2
+    assert "overwrite it with --force" in err
+    assert data(command, "../a.txt", "--force", "--edges")[0] == 0
+    assert Prepared("set").manifest["wrap"]["bos_eos_around_block"] is True
+
+
+@pytest.mark.parametrize(("number", "codes", "workers"), [(signal.SIGTERM, {143}, "1"), (signal.SIGINT, {1, 130}, "2")])
+def test_an_interrupted_preparation_leaves_nothing(command, here, number, codes, workers):
+    assert data(command, "../a.txt", out="../words")[0] == 0
+    words = ["data", "text", "-", "--tokenizer", "../words", "--length", "16", "--out", "set", "--workers", workers]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dbtm", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a background job does not have
+    )
+    process.stdin.write(("\n".join(SENTENCES) + "\n").encode() * 300)
+    process.stdin.flush()  # and the input stays open
+    begun = ".set.*.part/train*" if workers == "1" else ".set.*.part"
+    until = time.monotonic() + 30
+    while not list(here.glob(begun)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert list(here.glob(begun)), "it never began to write"
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode in codes
+    assert not list(here.iterdir())
+
+
+def test_lm1b_from_a_local_copy(command, here):
+    copy = here.parent / "copy"
+    for split in ("training", "heldout"):
+        (copy / split).mkdir(parents=True)
+        (copy / split / f"news.en.{split}-00001").write_text("\n".join(s.replace(".", " .") for s in SENTENCES))
+    words = ("--tokenizer", "train:280", "--length", 16, "--workers", 1, "--out", "lm1b")
+    assert command("data", "lm1b", "--local", copy, *words)[0] == 0
+    prepared = Prepared("lm1b")
+    assert prepared.manifest["train"]["documents"] == prepared.manifest["validation"]["documents"] == 150
+    assert prepared.manifest["wrap"]["bos_eos_around_block"] is True
+    from dbtm.tasks.text.task import Text
+
+    task = Text(data="lm1b", vocab=prepared.vocab, length=16)
+    text = task.text(task.validation(1)[0])
+    assert text.startswith("<|endoftext|>The quick fox number 0 jumps over")
+    whole = "".join(task.decode(task.validation(10**6))).replace("<|endoftext|>", "")
+    assert "dog.The" in whole  # full stops are back in place
+    assert " ." not in whole
+
+
+def test_owt_from_a_local_copy(command, here):
+    copy = here.parent / "copy"
+    copy.mkdir()
+    for i, sentence in enumerate(SENTENCES):
+        (copy / f"{i}.txt").write_text(f"{sentence}\n\nA second paragraph.\n")
+    words = ("--tokenizer", "train:280", "--length", 16, "--workers", 1, "--validation", 0.2, "--out", "owt")
+    assert command("data", "owt", "--local", copy, *words)[0] == 0
+    manifest = Prepared("owt").manifest
+    assert manifest["train"]["documents"] + manifest["validation"]["documents"] == 150
+    assert manifest["validation"]["documents"] > 10
+
+
+SMALL = "model.width=16 model.heads=2 model.depth=1 model.quality=false train.steps=2 train.batch=4 optim.warmup=1"
+FLAGS = "train.compile=false train.precision=fp32 train.log_every=1 train.device=cpu task.evaluate_n=8"
+QUICK = [word for setting in f"{SMALL} {FLAGS}".split() for word in ("--set", setting)]
+
+
+def test_train_takes_vocabulary_and_length_from_the_data(command, here):
+    assert data(command, "../a.txt")[0] == 0
+    code, out, err = command("train", "text", "--data", "set", "--out", "run", *QUICK)
+    assert code == 0, err
+    config = json.loads((here / out.strip() / "config.json").read_text())
+    assert (config["task"]["data"], config["task"]["vocab"], config["task"]["length"]) == ("set", 280, 16)
+    assert (config["model"]["vocab"], config["model"]["length"]) == (280, 16)
+    records = [json.loads(line) for line in (here / "run" / "metrics.jsonl").read_text().splitlines()]
+    (found,) = [record for record in records if "eval/entropy_1" in record]
+    assert found["eval/entropy_distance_1"] == pytest.approx(found["eval/entropy_1"] - found["eval/entropy_data"])
+    code, out, err = command("sample", "run", "--n", 1, "--nfe", 1, "--device", "cpu")
+    assert code == 0, err
+
+
+def test_data_for_another_recipe_is_refused_in_one_line(command, here):
+    assert data(command, "../a.txt")[0] == 0
+    code, _, err = command("train", "lm1b", "--data", "set")
+    assert code == 2
+    assert err == (
+        "dbtm: set has vocabulary 280 and length 16, but 'lm1b' is for 30522 and 128: prepare its data with "
+        "`dbtm data lm1b`\n"
+    )
+    code, _, err = command("train", "text", "--set", "task.data=set")
+    assert code == 2
+    assert "set has vocabulary 280 and length 16, but task.vocab=8192" in err

@@ -1,0 +1,125 @@
+"""The task: batches are a function of the index alone, every epoch is a permutation, and one-step entropy is told."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+
+from dbtm.config import SampleConfig
+from dbtm.errors import UsageError
+from dbtm.sampling.sampler import Sampler
+from dbtm.tasks.base import task_class
+from dbtm.tasks.text import task as module
+from dbtm.tasks.text.prepare import Layout, prepare
+from dbtm.tasks.text.sources import whole
+from dbtm.tasks.text.task import Text
+from tests.conftest import random_map
+
+
+@pytest.fixture(scope="module")
+def folder(words, documents, tmp_path_factory):
+    out = tmp_path_factory.mktemp("data") / "set"
+    prepare([(None, whole(documents))], words, out, Layout(16, validation=0.1))
+    return str(out)
+
+
+@pytest.fixture
+def task(folder):
+    return Text(data=folder, vocab=300, length=16, evaluate_n=20)
+
+
+def test_it_is_known_by_name():
+    assert task_class("text") is Text
+
+
+def test_every_epoch_visits_each_block_once_in_an_order_of_its_own(task):
+    n = len(task.train)
+    whole_set = task.train[np.arange(n)]
+    epochs = [task.batch(np.arange(e * n, (e + 1) * n)).tokens for e in range(3)]
+    for tokens in epochs:
+        assert tokens.shape == (n, 16)
+        assert (np.sort(tokens, axis=0) == np.sort(whole_set, axis=0)).all()
+        assert {row.tobytes() for row in tokens} == {row.tobytes() for row in whole_set}
+    orders = [task.order(np.arange(e * n, (e + 1) * n)) for e in range(3)]
+    assert (np.sort(orders, axis=1) == np.arange(n)).all()
+    assert (orders[0] != orders[1]).any()
+    assert (orders[1] != orders[2]).any()
+    assert (orders[0] != np.arange(n)).mean() > 0.9
+
+
+def test_a_batch_depends_on_the_index_alone(task, folder):
+    n = len(task.train)
+    index = np.array([n - 1, 3, 2 * n + 5, n, 3])  # three epochs at once
+    together = task.batch(index).tokens
+    alone = [Text(data=folder, vocab=300, length=16).batch(index[i : i + 1]).tokens[0] for i in range(5)]
+    assert (together == np.stack(alone)).all()
+    other = Text(data=folder, vocab=300, length=16, seed=1).batch(index).tokens
+    assert (together != other).any()
+    assert task.batch(index).prompt is None
+
+
+def test_validation_is_apart_and_words_come_back(task, documents):
+    assert task.validation(5).shape == (5, 16)
+    n = len(task.held_out)
+    np.testing.assert_array_equal(task.validation(10**6), task.held_out[np.arange(n)])
+    np.testing.assert_array_equal(task.validation(2), task.held_out[np.array([0, n // 2])])
+    layout = Layout(16, validation=0.1)
+    held_out = [d for d in documents if layout.split_of(d) == "validation"]
+    assert "<|endoftext|>".join(task.decode(task.validation(3))).replace("<|endoftext|>", "")  # decodes at all
+    first = "".join(task.decode(task.validation(10**6)))
+    assert first.startswith(held_out[0] + "<|endoftext|>" + held_out[1] + "<|endoftext|>")
+    assert task.text(np.array([*task.encode("a lazy fox"), 0])) == "a lazy fox<|endoftext|>"
+
+
+def test_quick_evaluation_measures_variety(task, monkeypatch):
+    monkeypatch.setattr(module, "MOST_LOGITS", 300 * 16 * 7)  # batches of 7: 20 is not a multiple of it
+    sampler = Sampler(random_map(vocab=300, length=16), SampleConfig(), task)
+    found = task.evaluate(sampler, seed=3)
+    assert sampler.batch == 1024
+    for nfe in (1, 4):
+        tokens = sampler.sample(20, nfe=nfe, seed=3).tokens
+        want = np.mean([entropy(np.unique(row, return_counts=True)[1]) for row in tokens])
+        assert found[f"entropy_{nfe}"] == pytest.approx(want)
+        assert found[f"entropy_distance_{nfe}"] == pytest.approx(want - found["entropy_data"])
+        assert found[f"entropy_together_{nfe}"] == pytest.approx(entropy(np.unique(tokens, return_counts=True)[1]))
+        pairs = [len(set(pairwise(row))) / 15 for row in tokens.tolist()]
+        assert found[f"distinct2_{nfe}"] == pytest.approx(np.mean(pairs))
+    real = [entropy(np.unique(row, return_counts=True)[1]) for row in task.validation(20)]
+    assert found["entropy_data"] == pytest.approx(np.mean(real))
+
+
+def test_without_validation_there_is_no_reference(words, documents, tmp_path):
+    prepare([(None, whole(documents))], words, tmp_path / "set", Layout(16, validation=0))
+    task = Text(data=str(tmp_path / "set"), vocab=300, length=16, evaluate_n=4)
+    found = task.evaluate(Sampler(random_map(vocab=300, length=16), SampleConfig(), task), seed=0)
+    assert "entropy_1" in found
+    assert not [name for name in found if "data" in name or "distance" in name]
+    assert task.validation(3).shape == (0, 16)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"vocab": 299}, "has vocabulary 300 and length 16, but task.vocab=299"),
+        ({"length": 8}, "but task.vocab=300 and task.length=8"),
+        ({"data": ""}, "no text to train on: prepare some"),
+        ({"data": "nowhere"}, "nowhere is not prepared text"),
+    ],
+)
+def test_data_that_does_not_fit(folder, values, message):
+    task = Text(**({"data": folder, "vocab": 300, "length": 16} | values))
+    with pytest.raises(UsageError, match=message):
+        task.batch(np.arange(2))
+
+
+def test_words_of_another_model(folder, tmp_path):
+    assert Text(vocab=300, tokenizer=folder).text(np.array([0])) == "<|endoftext|>"
+    with pytest.raises(UsageError, match=r"has 300 entries, but task\.vocab=7: it belongs to another model"):
+        Text(vocab=7, tokenizer=folder).text(np.array([0]))
+    with pytest.raises(UsageError, match=r"name its file with task\.tokenizer"):
+        Text().text(np.array([0]))
+    with pytest.raises(UsageError, match="at least 2 and 1"):
+        Text(vocab=1)
+    with pytest.raises(UsageError, match=r"task\.evaluate_n=0"):
+        Text(evaluate_n=0)
