@@ -1,0 +1,76 @@
+"""Files of JSON lines that survive a kill: a line is there whole or not at all."""
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dbtm.errors import UsageError
+
+
+def lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, record) of a file, .gz or plain; a last line that a kill has cut short is passed over."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                yield number, _record(line, f"{path}, line {number}")
+    except (OSError, EOFError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _record(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        raise UsageError(f"{where} is not JSON") from None
+    if not isinstance(record, dict):
+        raise UsageError(f"{where} is not a JSON object")
+    return record
+
+
+def append(path: Path, record: dict[str, Any]) -> None:
+    """Add a line and wait until it is on the disk; half a line that a kill has left is overwritten."""
+    line = json.dumps(record, allow_nan=False).encode() + b"\n"
+    try:
+        with path.open("ab+") as file:
+            file.truncate(_end_of_lines(file, file.seek(0, os.SEEK_END)))
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _end_of_lines(file: Any, size: int) -> int:
+    """How many bytes of the file are whole lines."""
+    step = 1 << 16
+    for end in range(size, 0, -step):
+        start = max(0, end - step)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+    return 0
+
+
+def write(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    """A whole file at once, .gz or plain: under a temporary name, synced, then renamed."""
+    data = b"".join(json.dumps(record, allow_nan=False).encode() + b"\n" for record in records)
+    write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None

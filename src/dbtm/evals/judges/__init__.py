@@ -1,0 +1,30 @@
+"""Judges of text: causal language models that say how unlikely they find what a map generates."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    from dbtm.evals.judges.base import Judge
+
+
+def load_judge(name: str, device: str = "auto") -> "Judge":
+    """`smollm2`, a GGUF file, or a causal language model of transformers by its name or folder."""
+    from dbtm.train.loop import pick_device
+
+    target = pick_device(device)
+    if name == "smollm2":
+        from dbtm.evals.judges import smollm2
+        from dbtm.evals.judges.gguf import GGUFJudge
+
+        return GGUFJudge(smollm2.weights(), target, name="smollm2")
+    if name.endswith(".gguf"):
+        from dbtm.evals.judges.gguf import GGUFJudge
+
+        if not Path(name).is_file():
+            raise UsageError(f"there is no file {name} to judge with")
+        return GGUFJudge(Path(name), target)
+    from dbtm.evals.judges.huggingface import HuggingFaceJudge
+
+    return HuggingFaceJudge(name, target)

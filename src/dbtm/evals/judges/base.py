@@ -1,0 +1,110 @@
+"""What a judge is: a causal language model that says how unlikely it finds a text.
+
+The protocol is the one that papers on discrete diffusion share. A text comes with its special tokens written out; it is
+tokenized anew with the judge's own tokenizer; every token but the first is scored given all before it. Counted are all
+tokens that are not the judge's end of sequence, and the first of those that are. Nothing is dropped: not the last,
+smaller batch, and not what exceeds the judge's context, which is read in windows that overlap by half.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a judge says of some texts."""
+
+    nll_B: np.ndarray  # float64: the sum of a text's negative log-likelihoods, in nats
+    tokens_B: np.ndarray  # int64: how many of the judge's tokens that sum has
+    windowed: int  # texts longer than the judge's context, read in several windows
+
+
+class Window(NamedTuple):
+    """The tokens start..end of a text, of which those from `fresh` on are scored."""
+
+    text: int
+    start: int
+    end: int
+    fresh: int
+
+
+def windows(text: int, length: int, context: int) -> Iterator[Window]:
+    """Windows that score every token but the first once; later ones give each at least half a context to go by."""
+    start, fresh = 0, 1
+    while fresh < length:
+        end = min(start + context, length)
+        yield Window(text, start, end, fresh)
+        start, fresh = end - context // 2, end
+
+
+def counted(ids: Sequence[int], ends: frozenset[int]) -> np.ndarray:
+    """(L,) bool: every token after the first one that is no end of sequence, and the first end of sequence."""
+    is_end = np.isin(ids, list(ends))
+    mask = ~is_end
+    if is_end.any():
+        mask[is_end.argmax()] = True
+    mask[:1] = False  # nothing comes before it
+    return mask
+
+
+class Judge(ABC):
+    """A causal language model with its tokenizer."""
+
+    name: str
+    """Part of every number: perplexities under different judges cannot be compared."""
+    context: int
+    ends: frozenset[int]
+    """The token that ends a sequence, and <|endoftext|> where that is another one."""
+    device: torch.device
+    dtype: torch.dtype
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The judge's tokens of every text; special tokens written in a text are read as such."""
+
+    @abstractmethod
+    def token_nll(self, ids_BL: Tensor) -> Tensor:
+        """-log p(token | all before it) of every token but a row's first, (B, L - 1); rows are padded on the right."""
+
+    def describe(self) -> dict[str, Any]:
+        """What is needed to get the same numbers again."""
+        return {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "context": self.context}
+
+    def score(self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> Scores:
+        """Score texts, side by side with others of like length; `progress` hears of tokens done and tokens in all."""
+        ids = self.encode(texts)
+        masks = [counted(row, self.ends) for row in ids]
+        pieces = [list(windows(b, len(row), self.context)) for b, row in enumerate(ids)]
+        nll_B, total, done = np.zeros(len(ids)), sum(map(len, ids)), 0
+        for batch in self._batches([window for piece in pieces for window in piece]):
+            rows = [torch.tensor(ids[w.text][w.start : w.end]) for w in batch]
+            padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+            with torch.inference_mode():
+                nll = self.token_nll(padded.to(self.device)).double().cpu().numpy()
+            for w, row in zip(batch, nll):
+                fresh = row[w.fresh - w.start - 1 : w.end - w.start - 1]
+                nll_B[w.text] += fresh[masks[w.text][w.fresh : w.end]].sum()
+                done += w.end - w.fresh
+            if progress is not None:
+                progress(done, total)
+        if progress is not None:
+            progress(total, total)
+        return Scores(nll_B, np.array([mask.sum() for mask in masks], dtype=np.int64), sum(len(p) > 1 for p in pieces))
+
+    def _batches(self, pieces: list[Window]) -> Iterator[list[Window]]:
+        """Windows sorted by length, longest first, in batches of bounded size, padding counted."""
+        limit = 8_192 if self.device.type == "cuda" else 2_048
+        batch: list[Window] = []
+        for window in sorted(pieces, key=lambda w: w.start - w.end):
+            if batch and (len(batch) + 1) * (batch[0].end - batch[0].start) > limit:
+                yield batch
+                batch = []
+            batch.append(window)
+        if batch:
+            yield batch

@@ -1,0 +1,136 @@
+"""What comes out of a sweep: the pooled frontier by budget, perplexity at matched entropy, and the studies' tables."""
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from dbtm.evals.frontier import Point, best_near, frontier, perplexity_at
+from dbtm.evals.judges.base import Judge
+from dbtm.evals.report import commit, hardware
+from dbtm.evals.studies import TITLES
+from dbtm.evals.sweep import Plan, Planned, identity
+
+NEAR = 0.20  # nats: how far from real text's entropy a perplexity may still be called the best
+_OFFSETS = (-0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2)  # of the matched entropies, around real text's
+
+Rows = dict[str, dict[str, Any]]
+
+
+class Curves(NamedTuple):
+    """One sweep's points, pooled over all knobs, and what they are compared with."""
+
+    label: str
+    points: dict[int, list[Point]]
+    """By budget of network evaluations; `row` counts in `settings`."""
+    settings: list[dict[str, Any]]
+    real: Point | None
+    """Real text under the same judge, where it was measured."""
+
+
+def curves(label: str, rows: Rows) -> Curves:
+    """The points of all renoise-and-remap rows that have a perplexity."""
+    real, points, settings = None, dict[int, list[Point]](), list[dict[str, Any]]()
+    for row in rows.values():
+        if row["perplexity"] is None:
+            continue
+        point = Point(row["entropy"], row["perplexity"], len(settings))
+        if row["kind"] == "real":
+            real = point
+        elif row["kind"] == "sample" and row["settings"].get("sampler") == "refine":
+            points.setdefault(row["settings"]["nfe"], []).append(point)
+            settings.append(row["settings"])
+    return Curves(label, dict(sorted(points.items())), settings, real)
+
+
+def matched_entropies(found: Sequence[Curves]) -> list[float]:
+    """Entropies to compare at: around real text's, or else the tenths that the points reach."""
+    real = next((each.real for each in found if each.real), None)
+    if real is not None:
+        return [round(real.entropy + offset, 2) for offset in _OFFSETS]
+    reached = [point.entropy for each in found for points in each.points.values() for point in points]
+    if not reached:
+        return []
+    tenths = [tenth / 10 for tenth in range(int(10 * min(reached)), int(10 * max(reached)) + 2)]
+    return [entropy for entropy in tenths if min(reached) <= entropy <= max(reached)]
+
+
+def matched(found: Sequence[Curves], entropies: Sequence[float]) -> list[dict[str, Any]]:
+    """One record a budget and sweep: the frontier with its settings, its range, perplexities at the entropies."""
+    records = []
+    for nfe in sorted({nfe for each in found for nfe in each.points}):
+        for each in found:
+            curve = frontier(each.points.get(nfe, []))
+            if not curve:
+                continue
+            best = best_near(each.real.entropy, each.points[nfe], NEAR) if each.real else None
+            records.append(
+                {
+                    "nfe": nfe,
+                    "label": each.label,
+                    "best": None if best is None else _entry(best, each.settings),
+                    "range": [curve[0].entropy, curve[-1].entropy],
+                    "matched": {f"{e:.2f}": perplexity_at(e, curve) for e in entropies},
+                    "frontier": [_entry(point, each.settings) for point in curve],
+                    "points": len(each.points[nfe]),
+                }
+            )
+    return records
+
+
+def _entry(point: Point, settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {"entropy": point.entropy, "perplexity": point.perplexity, "settings": settings[point.row]}
+
+
+def summary(plan: Plan, judge: Judge, records: Sequence[dict[str, Any]], rows: Rows) -> dict[str, Any]:
+    """The whole JSON of a sweep."""
+    names = ("perplexity", "perplexity_low", "perplexity_high", "entropy", "entropy_low", "entropy_high", "n")
+    studies = [
+        {**vars(cell), **{name: row[name] for name in names}}
+        for cell in plan.cells
+        if cell.study in TITLES and (row := rows.get(identity("sample", cell.settings)))
+    ]
+    return {
+        "judge": judge.describe(),
+        "origin": plan.origin,
+        "n": plan.n,
+        "judged_on": hardware(judge.device),
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "frontier": list(records),
+        "studies": studies,
+        "rows": list(rows.values()),
+    }
+
+
+def frontier_table(records: Iterable[dict[str, Any]], entropies: Sequence[float]) -> Table:
+    """The paper's tab:decode-frontier-lm1b: best, range, and perplexity at matched entropy."""
+    table = Table()
+    for name in ("NFE", "sweep", "best", "at entropy", "entropies", *(f"{e:.2f}" for e in entropies)):
+        table.add_column(name, justify="left" if name == "sweep" else "right")
+    for record in records:
+        best, (low, high) = record["best"], record["range"]
+        shown = ("-", "-") if best is None else (f"{best['perplexity']:.1f}", f"{best['entropy']:.2f}")
+        cells = ("-" if value is None else f"{value:.1f}" for value in record["matched"].values())
+        table.add_row(str(record["nfe"]), record["label"], *shown, f"{low:.2f}-{high:.2f}", *cells)
+    return table
+
+
+def study_table(study: str, cells: Sequence[Planned], rows: Rows) -> Table:
+    """A study's numbers where they belong: perplexity (entropy), or a dash where there are none yet."""
+    table = Table(title=TITLES[study], title_justify="left")
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    table.add_column("" if study == "horizon" else "NFE", justify="right")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in dict.fromkeys(cell.row for cell in cells):
+        place = {cell.column: cell.settings for cell in cells if cell.row == row}
+        table.add_row(row, *(_cell(rows.get(identity("sample", place[c]))) if c in place else "-" for c in columns))
+    return table
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None or row["perplexity"] is None:
+        return "-"
+    return f"{row['perplexity']:.1f} ({row['entropy']:.2f})"

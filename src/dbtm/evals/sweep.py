@@ -1,0 +1,124 @@
+"""The folder of a sweep, which is all that a sweep remembers: stop it at any time and run it again, here or elsewhere.
+
+    DIR/
+      plan.json       checkpoint, number of samples, seed, and the cells of every study with their settings
+      samples.jsonl   the sets that are drawn so far (`samples`)
+      rows.jsonl      the numbers of the sets that are judged so far, by judge
+      sweep.json      the outcome: rows, frontier, perplexity at matched entropy, the studies' tables
+      frontier.png, frontier.svg
+
+Drawing needs the checkpoint and wants a GPU; judging needs this folder and the judge alone.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dbtm.errors import UsageError
+from dbtm.evals import journal
+from dbtm.evals.samples import SampleSet, from_record, key
+
+_SAME = ("sha256", "seed")  # of the origin: what all sets of a folder have in common
+
+
+def identity(kind: str, settings: dict[str, Any]) -> str:
+    """What makes a set of samples the one that was asked for."""
+    return f"{kind} {key(settings)}"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell of a study with its settings resolved."""
+
+    study: str
+    row: str
+    column: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a folder is to hold."""
+
+    origin: dict[str, Any]
+    n: int
+    cells: tuple[Planned, ...] = ()
+
+    def extended(self, cells: Iterable[Planned]) -> "Plan":
+        """With further cells, each of them once; a study that is asked for again takes the place of its old self."""
+        new = tuple({(c.study, c.row, c.column, key(c.settings)): c for c in cells}.values())
+        studies = {cell.study for cell in new}
+        return replace(self, cells=(*(cell for cell in self.cells if cell.study not in studies), *new))
+
+    def settings(self) -> list[dict[str, Any]]:
+        """All settings to draw, each once."""
+        return list({key(cell.settings): cell.settings for cell in self.cells}.values())
+
+
+class SweepFolder:
+    """A sweep on the disk."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.samples, self.rows = path / "samples.jsonl", path / "rows.jsonl"
+
+    @property
+    def plan(self) -> Plan | None:
+        path = self.path / "plan.json"
+        if not path.is_file():
+            return None
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            cells = tuple(Planned(**cell) for cell in values["cells"])
+            return Plan(dict(values["origin"]), int(values["n"]), cells)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
+
+    def extend(self, origin: dict[str, Any], n: int, cells: Iterable[Planned]) -> Plan:
+        """Add cells to the plan, or begin one; what belongs to another checkpoint, seed or number is not mixed in."""
+        old = self.plan
+        if old is not None:
+            for name in _SAME:
+                if old.origin.get(name) != origin.get(name):
+                    what = "checkpoint" if name == "sha256" else name
+                    raise UsageError(f"--out {self.path} holds a sweep of another {what}: choose another folder")
+            if old.n != n:
+                raise UsageError(f"--out {self.path} holds a sweep of {old.n} samples a setting: use --n {old.n}")
+        plan = (old or Plan(origin, n)).extended(cells)
+        values = {"origin": plan.origin, "n": plan.n, "cells": [vars(cell) for cell in plan.cells]}
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--out {self.path} cannot be a folder: {error.strerror}") from None
+        journal.write_bytes(self.path / "plan.json", (json.dumps(values, indent=1) + "\n").encode())
+        return plan
+
+    def drawn(self) -> set[str]:
+        """Identities of the sets that are drawn."""
+        return {identity(each.kind, each.settings) for each in self.sets()}
+
+    def sets(self) -> Iterator[SampleSet]:
+        if self.samples.is_file():
+            for number, record in journal.lines(self.samples):
+                yield from_record(record, f"{self.samples}, line {number}")
+
+    def add_samples(self, samples: SampleSet) -> None:
+        journal.append(self.samples, samples.record())
+
+    def judged(self, judge: str) -> dict[str, dict[str, Any]]:
+        """Identity -> the row of numbers by this judge."""
+        if not self.rows.is_file():
+            return {}
+        rows = [record for _, record in journal.lines(self.rows) if record.get("judge") == judge]
+        return {identity(row["kind"], row["settings"]): row for row in rows}
+
+    def judges(self) -> list[str]:
+        """Who has judged here, in order of appearance."""
+        if not self.rows.is_file():
+            return []
+        return list(dict.fromkeys(record["judge"] for _, record in journal.lines(self.rows)))
+
+    def add_row(self, row: dict[str, Any]) -> None:
+        journal.append(self.rows, row)

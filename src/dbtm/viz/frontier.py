@@ -1,0 +1,67 @@
+"""Figure of the generative frontiers: perplexity (log scale) against entropy, one panel a budget, one line a sweep."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from dbtm.evals.frontier import Point, frontier
+from dbtm.evals.outcome import Curves
+from dbtm.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
+
+_MARKS = "osD^vP"
+
+
+def draw(found: Sequence[Curves], judge: str) -> Figure:
+    """Points of all settings, pale, and the frontier of each sweep; real text as a star and its entropy dotted."""
+    budgets = sorted({nfe for each in found for nfe in each.points})
+    with mpl.rc_context(RC):
+        figure = new_figure(1.0 + 2.3 * max(1, len(budgets)), 3.0)
+        panels = figure.subplots(1, max(1, len(budgets)), sharex=True, sharey=True, squeeze=False)[0]
+        real = next((each.real for each in found if each.real), None)
+        for panel, nfe in zip(panels, budgets):
+            for number, each in enumerate(found):
+                _curve(panel, each.points.get(nfe, []), number, each.label)
+            if real is not None:
+                panel.axvline(real.entropy, color=INK, lw=0.8, ls=":")
+                panel.plot(*real[:2], "*", color=INK, ms=9, label="real text")
+            panel.set_title(f"{nfe} NFE", loc="left")
+            panel.set_xlabel("entropy (nats)")
+        _log_axis(panels[0])
+        panels[0].set_ylabel(f"perplexity under {judge}")
+        panels[-1].legend(loc="upper left")
+    return figure
+
+
+def _curve(panel: Axes, points: Sequence[Point], number: int, label: str) -> None:
+    colour, mark = VERTEX_COLOURS[number % len(VERTEX_COLOURS)], _MARKS[number % len(_MARKS)]
+    curve = frontier(points)
+    panel.plot([p.entropy for p in points], [p.perplexity for p in points], mark, color=colour, ms=3, alpha=0.25)
+    line = LINES[number % len(LINES)]
+    panel.plot([p.entropy for p in curve], [p.perplexity for p in curve], mark + line, color=colour, ms=4, label=label)
+
+
+def _log_axis(panel: Axes) -> None:
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """STEM.png and STEM.svg, each whole or not at all, without a date inside."""
+    from io import BytesIO
+
+    from dbtm.evals.journal import write_bytes
+
+    paths = []
+    with mpl.rc_context(RC):
+        for kind in ("png", "svg"):
+            data = BytesIO()
+            figure.savefig(data, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
+            paths.append(stem.with_name(f"{stem.name}.{kind}"))
+            write_bytes(paths[-1], data.getvalue())
+    return paths

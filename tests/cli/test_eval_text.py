@@ -1,0 +1,127 @@
+"""`dbtm eval text`: its numbers against a recount, files between the machine that samples and the one that judges."""
+
+import gzip
+import hashlib
+import json
+import math
+
+import numpy as np
+import pytest
+
+import dbtm
+from dbtm.evals.judges import load_judge
+from tests.cli.text_model import write_model
+from tests.evals.judges import gguf_writer
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("text") / "step-00000001")
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    return gguf_writer.model_file(tmp_path_factory.mktemp("judge") / "tiny.gguf")
+
+
+def test_the_numbers_are_those_of_a_recount(command, model, judge, tmp_path):
+    target = tmp_path / "e.json"
+    words = ["eval", "text", model, "--nfe", "1,3", "--n", 5, "--seed", 7, "--kappa", 0.2, "--judge", judge]
+    code, out, _ = command(*words, "--json", target)
+    assert code == 0
+    assert "judge: tiny.gguf" in out
+    whole = json.loads(target.read_text())
+    assert whole.keys() == {"rows", "judge", "samples", "hardware", "torch", "commit", "date"}
+    assert whole["judge"]["name"] == "tiny.gguf"
+    rows = whole["rows"]
+    assert [row["kind"] for row in rows] == ["sample", "sample", "real", "shuffled"]
+    sampler, own = dbtm.load(model), load_judge(str(judge), "cpu")
+    for row, nfe in zip(rows, (1, 3)):
+        trace = sampler.sample(5, nfe=nfe, seed=7, kappa=0.2)
+        scores = own.score(sampler.task.decode(trace.tokens))
+        assert row["perplexity"] == pytest.approx(math.exp(scores.nll_B.sum() / scores.tokens_B.sum()))
+        assert row["judge_tokens"] == scores.tokens_B.sum()
+        counts = [np.unique(tokens, return_counts=True)[1] / 12 for tokens in trace.tokens]
+        assert row["entropy"] == pytest.approx(np.mean([-(p * np.log(p)).sum() for p in counts]))
+        assert row["nfe"] == pytest.approx(trace.nfe.mean())
+        assert (row["n"], row["judge"]) == (5, "tiny.gguf")
+    assert rows[1]["settings"]["kappa"] == 0.2
+    assert rows[1]["settings"]["sigma"] == 1.25, "the checkpoint's own"
+    (origin,) = whole["samples"]
+    assert origin["sha256"] == hashlib.sha256((model / "ema.safetensors").read_bytes()).hexdigest()
+    assert origin["seed"] == 7
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.gz"])
+def test_samples_drawn_here_are_judged_elsewhere_with_the_same_numbers(command, model, judge, tmp_path, name):
+    """The second command has the file and the judge, and no checkpoint."""
+    at_once, apart, file = tmp_path / "a.json", tmp_path / "b.json", tmp_path / name
+    words = ["eval", "text", model, "--nfe", "1,2", "--n", 4]
+    assert command(*words, "--judge", judge, "--json", at_once)[0] == 0
+    code, out, _ = command(*words, "--judge", "none", "--save-samples", file)
+    assert code == 0
+    assert "judge: none" in out
+    assert command("eval", "text", "--samples", file, "--judge", judge, "--json", apart)[0] == 0
+    drop = lambda row: {key: value for key, value in row.items() if key != "seconds"}  # noqa: E731
+    first, second = (json.loads(path.read_text()) for path in (at_once, apart))
+    assert list(map(drop, first["rows"])) == list(map(drop, second["rows"]))
+    assert first["samples"] == second["samples"]
+    data = file.read_bytes()
+    lines = (gzip.decompress(data) if name.endswith(".gz") else data).splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["sample", "sample", "real", "shuffled"]
+
+
+def test_without_references_and_without_a_judge(command, model, tmp_path):
+    words = ["eval", "text", model, "--nfe", 1, "--n", 2, "--judge", "none", "--no-references"]
+    code, out, _ = command(*words, "--json", tmp_path / "e.json")
+    assert code == 0
+    assert "real text" not in out
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    assert row["perplexity"] is row["judge"] is None
+    assert row["entropy"] > 0
+
+
+def test_what_cannot_be_scored_is_told(command, judge, tmp_path):
+    file = tmp_path / "s.jsonl"
+    texts = ["<|endoftext|>" * 5, "", "the inn", "in the end " * 20]
+    file.write_text(json.dumps({"tokens": [[1, 2]] * 4, "texts": texts}) + "\n")
+    code, out, _ = command("eval", "text", "--samples", file, "--judge", judge, "--json", tmp_path / "e.json")
+    assert code == 0
+    assert "1 texts longer than the judge's context" in out
+    assert "2 texts without a token that counts" in out
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    assert (row["n"], row["unscored"], row["windowed"], row["unique"]) == (4, 2, 1, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "either a CHECKPOINT"),
+        (["MODEL", "--samples", "x.jsonl"], "either a CHECKPOINT"),
+        (["MODEL", "--n", "0"], "at least 1"),
+        (["MODEL", "--batch", "0"], "at least 1"),
+        (["MODEL", "--nfe", "0"], "--nfe 0"),
+        (["MODEL", "--json", "missing/e.json"], "no folder missing"),
+        (["MODEL", "--save-samples", "missing/s.jsonl"], "no folder missing"),
+        (["MODEL", "--judge", "missing.gguf"], "no file missing.gguf"),
+        (["MODEL", "--temperature", "-1", "--judge", "none"], "temperature"),
+        (["MODEL", "--scorer", "best", "--judge", "none"], "best"),
+        (["--samples", "missing.jsonl"], "cannot read missing.jsonl"),
+        (["--samples", "missing.jsonl", "--kappa", ".5"], "judged as they are"),
+        (["--samples", "missing.jsonl", "--save-samples", "s.jsonl"], "judged as they are"),
+        (["sudoku"], "trained on 'sudoku', not on text"),
+        (["nowhere"], "nowhere"),
+    ],
+)
+def test_bad_options_are_refused(command, model, options, words):
+    code, out, err = command("eval", "text", *(model if word == "MODEL" else word for word in options))
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_a_task_without_held_out_text_says_so_before_anything_is_drawn(command, tmp_path):
+    empty = write_model(tmp_path / "step-00000001", blocks=0)
+    code, out, err = command("eval", "text", empty, "--judge", "none", "--save-samples", tmp_path / "s.jsonl")
+    assert (code, out) == (2, "")
+    assert "--no-references" in err
+    assert not (tmp_path / "s.jsonl").exists()

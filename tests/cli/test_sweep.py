@@ -1,0 +1,180 @@
+"""`dbtm sweep`: stopped and continued, drawn here and judged there, and the tables it ends in."""
+
+import json
+import shutil
+
+import pytest
+
+from dbtm.evals import draw as drawing
+from dbtm.evals.judges.gguf import GGUFJudge
+from tests.cli.text_model import write_model
+from tests.evals.judges import gguf_writer
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("text") / "step-00000001")
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    return gguf_writer.model_file(tmp_path_factory.mktemp("judge") / "tiny.gguf")
+
+
+SMALL = ["--n", 4, "--nfe", "1,2", "--kappa", ".3,.9", "--temperature", "0,1", "--repetition-penalty", "0,2"]
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many sets are drawn and how many are judged."""
+    counts = {"drawn": 0, "judged": 0}
+    draw, score = drawing.draw, GGUFJudge.score
+
+    def counting_draw(*words, **options):
+        counts["drawn"] += 1
+        return draw(*words, **options)
+
+    def counting_score(*words, **options):
+        counts["judged"] += 1
+        return score(*words, **options)
+
+    monkeypatch.setattr(drawing, "draw", counting_draw)
+    monkeypatch.setattr(GGUFJudge, "score", counting_score)
+    return counts
+
+
+def read(path):
+    return json.loads((path / "sweep.json").read_text())
+
+
+def test_frontier_table_figure_and_json(command, model, judge, tmp_path, counted):
+    out = tmp_path / "s"
+    code, told, _ = command("sweep", "text", model, "--out", out, *SMALL, "--judge", judge)
+    assert code == 0
+    assert counted == {"drawn": 2 + 8, "judged": 2 + 8 + 2}, "one round has no thresholds and no penalty"
+    assert "under tiny.gguf" in told
+    whole = read(out)
+    assert whole["n"] == 4
+    assert {record["nfe"] for record in whole["frontier"]} == {1, 2}
+    assert {record["points"] for record in whole["frontier"]} == {2, 8}
+    for record in whole["frontier"]:
+        best = [row for row in whole["rows"] if row["settings"].get("nfe") == record["nfe"]]
+        assert record["frontier"][0]["perplexity"] == min(row["perplexity"] for row in best)
+        assert record["frontier"][-1]["entropy"] == max(row["entropy"] for row in best)
+    assert {p.name for p in out.iterdir()} == {
+        "plan.json",
+        "samples.jsonl",
+        "rows.jsonl",
+        "sweep.json",
+        "frontier.png",
+        "frontier.svg",
+    }
+
+
+def test_killed_and_continued_is_the_same_and_repeats_nothing(command, model, judge, tmp_path, counted):
+    whole, broken = tmp_path / "whole" / "s", tmp_path / "broken" / "s"
+    words = [*SMALL, "--judge", judge]
+    command("sweep", "text", model, "--out", whole, *words)
+    shutil.copytree(whole, broken)
+    for name, keep in (("samples.jsonl", 5), ("rows.jsonl", 3)):
+        lines = (broken / name).read_bytes().splitlines(keepends=True)
+        (broken / name).write_bytes(b"".join(lines[:keep]) + lines[keep][:20])  # killed within a line
+    counted.update(drawn=0, judged=0)
+    assert command("sweep", "text", model, "--out", broken, *words)[0] == 0
+    assert counted == {"drawn": 12 - 5, "judged": 12 - 3}
+    keep = lambda row: {key: value for key, value in row.items() if key != "seconds"}  # noqa: E731
+    order = lambda rows: sorted(map(keep, rows), key=str)  # noqa: E731
+    assert order(read(broken)["rows"]) == order(read(whole)["rows"])
+    assert read(broken)["frontier"] == read(whole)["frontier"]
+    counted.update(drawn=0, judged=0)
+    assert command("sweep", "text", "--out", broken, "--judge", judge)[0] == 0
+    assert counted == {"drawn": 0, "judged": 0}
+
+
+def test_drawn_here_and_judged_there(command, model, judge, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    code, told, _ = command("sweep", "text", model, "--out", here, *SMALL, "--judge", "none")
+    assert code == 0
+    assert "judge them with" in told
+    assert not (here / "rows.jsonl").exists()
+    here.rename(there)
+    assert command("sweep", "text", "--out", there, "--judge", judge)[0] == 0
+    assert len(read(there)["rows"]) == 12
+
+
+def test_the_papers_comparisons(command, model, judge, tmp_path, counted):
+    out = tmp_path / "s"
+    code, told, _ = command(
+        "sweep", "text", model, "--out", out, *SMALL, "--judge", judge, "--study", "horizon,iterate"
+    )
+    assert code == 0
+    for words in ("H = 1", "H = 8", "one-step map", "renoise + remap"):
+        assert words in told
+    found = {(r["study"], r["row"], r["column"]): r["perplexity"] for r in read(out)["studies"]}
+    assert len(found) == 4 + 4
+    assert found["iterate", "1", "iterate"] == pytest.approx(found["iterate", "1", "renoise + remap"])
+    assert found["horizon", "64 Euler steps", "one-step map"] == found["iterate", "1", "renoise + remap"]
+    before = counted["drawn"]
+    code, told, _ = command("sweep", "text", model, "--out", out, *SMALL, "--judge", judge, "--study", "scorer,commit")
+    assert code == 0
+    assert "non-commit 0.9" in told
+    assert "quality" in told
+    assert "H = 4" in told, "the studies of before are told again"
+    assert counted["drawn"] - before == 2 + 3, "the checkpoint's own kappa, .9, and confidence were drawn before"
+
+
+def test_several_sweeps_in_one_figure(command, model, judge, tmp_path):
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for seed, folder in enumerate(folders):
+        command("sweep", "text", model, "--out", folder, *SMALL[:4], "--judge", judge, "--seed", seed)
+    code, told, _ = command("sweep", "frontier", *folders, "--out", tmp_path / "f", "--json", tmp_path / "f.json")
+    assert code == 0
+    assert "one" in told
+    assert "two" in told
+    records = json.loads((tmp_path / "f.json").read_text())["frontier"]
+    assert [(r["nfe"], r["label"]) for r in records] == [(1, "one"), (1, "two"), (2, "one"), (2, "two")]
+    assert (tmp_path / "f.svg").exists()
+    other = gguf_writer.model_file(tmp_path / "other.gguf", seed=1)
+    command("sweep", "text", "--out", folders[0], "--judge", other)
+    code, _, err = command("sweep", "frontier", *folders, "--out", tmp_path / "f")
+    assert code == 2
+    assert "other.gguf, tiny.gguf: choose with --judge" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "holds no sweep: give a CHECKPOINT"),
+        (["MODEL", "--study", "frontear"], "did you mean 'frontier'"),
+        (["MODEL", "--n", "0"], "at least 1"),
+        (["MODEL", "--kappa", "2"], "--kappa 2"),
+        (["MODEL", "--temperature", "-1"], "--temperature -1"),
+        (["MODEL", "--sigma", "0"], "--sigma 0"),
+        (["MODEL", "--repetition-penalty", "inf"], "--repetition-penalty inf"),
+        (["MODEL", "--entropy", "x"], "--entropy x"),
+        (["MODEL", "--judge", "missing.gguf"], "no file missing.gguf"),
+        (["sudoku"], "not on text"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_written(command, model, tmp_path, options, words):
+    out = tmp_path / "s"
+    code, told, err = command("sweep", "text", *(model if w == "MODEL" else w for w in options), "--out", out)
+    assert (code, told) == (2, "")
+    assert words in err
+    assert not out.exists()
+
+
+def test_other_refusals(command, model, judge, tmp_path):
+    out = tmp_path / "s"
+    command("sweep", "text", model, "--out", out, *SMALL, "--judge", "none", "--no-references")
+    code, _, err = command("sweep", "text", model, "--out", out, *SMALL, "--judge", "none", "--seed", 5)
+    assert code == 2
+    assert "another seed" in err
+    for words in (["frontier", out], ["frontier", tmp_path / "none"]):
+        code, _, err = command("sweep", *words, "--out", tmp_path / "f")
+        assert code == 2
+        assert "nothing judged" in err
+    (tmp_path / "file").write_text("")
+    code, _, err = command("sweep", "text", model, "--out", tmp_path / "file")
+    assert code == 2
+    assert "is a file" in err

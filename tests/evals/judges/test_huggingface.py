@@ -1,0 +1,76 @@
+"""A judge from transformers, where that is installed, against our own Llama with the same weights."""
+
+import sys
+
+import pytest
+import torch
+
+from dbtm.errors import UsageError
+from dbtm.evals.judges import load_judge
+from dbtm.evals.judges.gguf import GGUFJudge
+from dbtm.evals.judges.huggingface import HuggingFaceJudge
+from tests.evals.judges import gguf_writer
+
+CPU = torch.device("cpu")
+
+
+def test_without_transformers_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UsageError, match="'gpt2-large' needs the package transformers: pip install"):
+        load_judge("gpt2-large", "cpu")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The tiny Llama of the GGUF tests as a folder of transformers."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    ours = GGUFJudge(gguf_writer.model_file(tmp_path / "tiny.gguf"), CPU, dtype=torch.float32)
+    config = transformers.LlamaConfig(
+        vocab_size=len(gguf_writer.TOKENS),
+        hidden_size=gguf_writer.WIDTH,
+        intermediate_size=gguf_writer.FFN,
+        num_hidden_layers=gguf_writer.DEPTH,
+        num_attention_heads=gguf_writer.HEADS,
+        num_key_value_heads=gguf_writer.KV_HEADS,
+        max_position_embeddings=48,
+        rope_parameters={"rope_type": "default", "rope_theta": gguf_writer.BASE},
+        rope_theta=gguf_writer.BASE,
+        rms_norm_eps=gguf_writer.EPS,
+        tie_word_embeddings=True,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    names = {
+        "attn_norm": "input_layernorm",
+        "ffn_norm": "post_attention_layernorm",
+        **{f"attn_{x}": f"self_attn.{x}_proj" for x in "qkv"},
+        "attn_output": "self_attn.o_proj",
+        **{f"ffn_{x}": f"mlp.{x}_proj" for x in ("gate", "up", "down")},
+    }
+    weights = {"model.embed_tokens.weight": ours.model.token_embd.weight}
+    weights |= {"model.norm.weight": ours.model.output_norm.weight, "lm_head.weight": ours.model.token_embd.weight}
+    for i, block in enumerate(ours.model.blk):
+        weights |= {f"model.layers.{i}.{name}.weight": getattr(block, own).weight for own, name in names.items()}
+    model.load_state_dict(weights)
+    path = tmp_path / "tiny"
+    model.save_pretrained(path)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=ours.tokenizer, eos_token="<|im_end|>")
+    tokenizer.save_pretrained(path)
+    return path, ours
+
+
+def test_same_weights_same_scores(folder):
+    path, ours = folder
+    judge = HuggingFaceJudge(str(path), CPU)
+    assert (judge.name, judge.ends, judge.context) == ("tiny", ours.ends, 48)
+    texts = ["the 12 inns<|endoftext|>in the end", "a", "thin<|im_end|>x", "in " * 15]
+    assert judge.encode(texts) == ours.encode(texts)
+    theirs, wanted = judge.score(texts), ours.score(texts)
+    assert theirs.tokens_B.tolist() == wanted.tokens_B.tolist()
+    torch.testing.assert_close(torch.tensor(theirs.nll_B), torch.tensor(wanted.nll_B), rtol=1e-4, atol=1e-4)
+    assert judge.score(["xyz" * 40]).windowed == 1
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    with pytest.raises(UsageError, match="no causal language model"):
+        load_judge(str(tmp_path), "cpu")
