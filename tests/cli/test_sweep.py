@@ -102,7 +102,8 @@ def test_drawn_here_and_judged_there(command, model, judge, tmp_path):
     assert len(read(there)["rows"]) == 12
 
 
-def test_the_papers_comparisons(command, model, judge, tmp_path, counted):
+def test_the_papers_comparisons(command, model, judge, tmp_path, counted, monkeypatch):
+    monkeypatch.setattr("dbtm.sampling.prior.cholesky_factor", lambda weight: None)  # the same noise for both samplers
     out = tmp_path / "s"
     code, told, _ = command(
         "sweep", "text", model, "--out", out, *SMALL, "--judge", judge, "--study", "horizon,iterate"

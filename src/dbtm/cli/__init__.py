@@ -9,7 +9,23 @@ from typing import Annotated
 import typer
 
 from dbtm import __version__
-from dbtm.cli import data, demo, doctor, evaluate, recipes, sample, solve, theory, train
+from dbtm.cli import (
+    bench,
+    data,
+    data_gsm8k,
+    data_text,
+    demo,
+    doctor,
+    evaluate,
+    evaluate_gsm8k,
+    evaluate_text,
+    recipes,
+    sample,
+    solve,
+    sweep,
+    theory,
+    train,
+)
 from dbtm.errors import UsageError
 
 app = typer.Typer(
@@ -24,9 +40,16 @@ app.command("train")(train.train)
 app.command("sample")(sample.sample)
 app.command("recipes")(recipes.recipes)
 app.command("doctor")(doctor.doctor)
+evaluate.app.command("gsm8k")(evaluate_gsm8k.gsm8k)
+evaluate.app.command("text")(evaluate_text.text)
 app.add_typer(evaluate.app, name="eval")
+app.add_typer(sweep.app, name="sweep")
+data.app.command("gsm8k")(data_gsm8k.gsm8k)
+for command in (data_text.text, data_text.lm1b, data_text.owt):
+    data.app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(wanted: bool) -> None:

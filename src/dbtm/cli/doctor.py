@@ -36,6 +36,20 @@ def doctor() -> None:
         backend, reason = choose(softcap)
         rows.append((label, f"{backend}: {reason}"))
     rows.append(("tangents", "by hand in every layer, under no_grad, beside the value"))
+    rows.append(("sandbox", _sandbox()))
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:{width}}  {value}")
+
+
+def _sandbox() -> str:
+    """What contains the programs that are run to check answers: the means that took hold in a process just now."""
+    from dbtm.errors import UsageError
+    from dbtm.sandbox import Sandbox
+
+    try:
+        with Sandbox(workers=1) as sandbox:
+            missing = f"; not to be had here: {', '.join(sandbox.missing)}" if sandbox.missing else ""
+            return ", ".join(["allow-list", "audit hook", "own process", *sandbox.means]) + missing
+    except UsageError as error:
+        return str(error)

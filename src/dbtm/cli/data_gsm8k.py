@@ -1,0 +1,119 @@
+"""`dbtm data gsm8k`: word problems with programs into a prepared set of tokens."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbtm.cli.data import _progress
+from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from dbtm.tasks.gsm8k.data import Example
+    from dbtm.tasks.gsm8k.prepared import Source
+
+FEWEST_VOCAB = 300  # all bytes, the two special tokens, and something to learn
+TRAIN_SYNTHETIC = 20_000  # synthetic problems that a trained tokenizer sees beside the examples
+
+
+def gsm8k(
+    out: Annotated[Path, typer.Option(help="Folder to write: tokens, tokenizer.json, manifest.json.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="JSON lines or Parquet with question and code.", metavar="[FILE]..."),
+    ] = None,
+    hub: Annotated[str | None, typer.Option(help="A data set of the Hugging Face hub, as TinyGSM/TinyGSM.")] = None,
+    synthetic: Annotated[int, typer.Option(help="Write so many synthetic problems too.")] = 0,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="A tokenizer.json, or a name on the hub (default: train one).")
+    ] = None,
+    vocab: Annotated[int | None, typer.Option(help="Size of the trained tokenizer (default: 4096).")] = None,
+    length: Annotated[int, typer.Option(help="Tokens in an example; longer ones are left out and counted.")] = 256,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print programs anew, without comments and docstrings.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic problems.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a prepared set in --out.")] = False,
+) -> None:
+    """Tokenize word problems with their programs, for the recipes tinygsm and gsm-small."""
+    if not files and hub is None and not synthetic:
+        raise UsageError("nothing to prepare: give files with question and code, --hub NAME or --synthetic N")
+    if synthetic < 0 or seed < 0 or length < 16:
+        raise UsageError("--synthetic and --seed must not be negative, and --length must be at least 16")
+    if tokenizer is not None and vocab is not None:
+        raise UsageError("--vocab is for a tokenizer that is trained: leave it out with --tokenizer")
+    if vocab is not None and not FEWEST_VOCAB <= vocab <= 1 << 16:
+        raise UsageError(f"--vocab {vocab} must be from {FEWEST_VOCAB} to {1 << 16}")
+
+    from dbtm.tasks.gsm8k import prepared
+    from dbtm.tasks.text.tokenizer import load
+
+    prepared.check_out(out, force)
+    for path in files or []:
+        if not path.is_file():
+            raise UsageError(f"no such file: {path}")
+
+    def sources() -> "Iterator[Source]":
+        return _sources(files or [], hub, synthetic, seed, plain)
+
+    with _progress() as progress:
+        bar = progress.add_task("reading", total=None)
+
+        def show(stage: str) -> Callable[[int], None]:
+            return lambda done: progress.update(bar, description=stage, completed=done)
+
+        if tokenizer is None:
+            words = _train(sources(), vocab or 4096, show("training the tokenizer"))
+        else:
+            words = load(tokenizer)
+        trained = "trained on these examples and synthetic problems"
+        named = Path(tokenizer).name if tokenizer and Path(tokenizer).exists() else tokenizer
+        about = {"plain": plain, "tokenizer": named or trained}
+        manifest = prepared.write(out, words, length, sources(), about, show("writing examples"))
+    typer.echo(
+        f"{out}: {manifest['examples']:,} examples, {manifest['tokens']:,} tokens, vocabulary {manifest['vocab']:,}; "
+        f"{manifest['too_long']:,} longer than {length} left out"
+    )
+
+
+def _sources(files: list[Path], hub: str | None, synthetic: int, seed: int, plain: bool) -> "Iterator[Source]":
+    """All examples from the start; files, then the hub, then synthetic ones."""
+    from dbtm.tasks.gsm8k import data
+    from dbtm.tasks.gsm8k.plain import plain as print_anew
+    from dbtm.tasks.gsm8k.prepared import Source
+    from dbtm.train.checkpoint import sha256
+
+    def source(about: dict[str, Any], examples: "Iterator[Example]") -> Source:
+        return Source(about, filter(None, map(print_anew, examples)) if plain else examples)
+
+    for path in files:
+        yield source({"file": path.name, "sha256": sha256(path)}, data.read(path, "question", "code"))
+    if hub is not None:
+        yield source({"hub": hub}, data.hub(hub, "question", "code"))
+    if synthetic:
+        yield source({"synthetic": synthetic, "seed": seed}, _synthetic(synthetic, seed))
+
+
+def _synthetic(n: int, seed: int) -> "Iterator[Example]":
+    from dbtm.tasks.gsm8k.synthetic import problem
+
+    return (problem((seed << 64) + i) for i in range(n))
+
+
+def _train(sources: "Iterator[Source]", vocab: int, progress: Callable[[int], None]) -> "Tokenizer":
+    """A tokenizer for the examples and for synthetic problems, which training makes as it goes."""
+    from dbtm.tasks.gsm8k.layout import train_tokenizer
+
+    def texts() -> Iterator[str]:
+        n = 0
+        for examples in (*(source.examples for source in sources), _synthetic(TRAIN_SYNTHETIC, 0)):
+            for example in examples:
+                yield f"{example.question}\n{example.code}"
+                n += 1
+                if n % 1000 == 0:
+                    progress(n)
+
+    return train_tokenizer(texts(), vocab)

@@ -1,0 +1,183 @@
+"""Run programs that nobody has read, each in a process of its own.
+
+    with Sandbox() as sandbox:
+        outcome = sandbox.run("def simple_math_problem():\n    return 48 / 2")
+        outcomes = list(sandbox.map(programs))
+
+A program passes these walls, from the inside out; `Sandbox.means` says which of the system's own are up here:
+
+1. an allow-list of syntax, names and attributes (child/allowlist.py), read in the program's process, not in this one;
+2. a handful of built-in functions, two modules, and a hook that refuses every event that Python audits;
+3. a process of its own: isolated interpreter, empty environment, an empty read-only working folder, limits on CPU time,
+   address space, files, processes and core dumps; on Linux also no network or other namespaces, that folder as root of
+   the file system, no capabilities, root replaced by nobody, and a seccomp filter that leaves some twenty system calls;
+4. this process, which only counts bytes and seconds, kills the whole session of the child, and reads digits. It never
+   parses, compiles or evaluates a program, and never tells it the answer that it is judged by.
+
+Not covered: faults of the kernel, the processor (side channels) or the interpreter's memory safety, as long as they
+need no more than the allowed system calls; and other people's work on a busy machine, of which a program may take its
+CPU seconds and memory for as long as it lasts. Outside Linux there is no filter and no namespace: the allow-list, the
+hook and (not on Windows) the limits are all there is. Where root cannot become nobody, it stays root.
+"""
+
+import os
+import queue
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from dbtm.errors import UsageError
+from dbtm.sandbox.outcome import Outcome, read_report
+from dbtm.sandbox.pipes import Reader, kill, send, wait
+
+_START = "import sys; sys.path.append(sys.argv[1]); from child.main import main; sys.path.pop(); main()"
+TRIES = 3  # to start an interpreter
+KEPT = ("SYSTEMROOT",)  # of the environment: Windows starts nothing without it
+WALLS = ("limits", "namespaces", "empty root", "no capabilities", "seccomp")
+_PROBE = "def simple_math_problem():\n    return 6 * 7"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use."""
+
+    cpu_seconds: int = 1
+    wall_seconds: float = 10.0  # with the start of the interpreter; generous, so that a busy machine fails nobody
+    memory_bytes: int = 256 << 20  # address space, of which the interpreter itself takes some 30 MB
+    output_bytes: int = 64 << 10
+    program_bytes: int = 32 << 10
+
+
+class NotStartedError(Exception):
+    """The process ended before it took the program up: that is not the program's fault."""
+
+
+class Sandbox:
+    """Runs programs, several side by side; a context, since it owns a folder and threads."""
+
+    start: ClassVar[str] = _START
+
+    def __init__(self, limits: Limits | None = None, workers: int | None = None):
+        self.limits = limits or Limits()
+        self.workers = workers or os.cpu_count() or 1
+        self.means: list[str] = []
+        self._live: set[subprocess.Popen] = set()
+
+    def __enter__(self) -> "Sandbox":
+        self._folder = Path(tempfile.mkdtemp(prefix="dbtm-sandbox-"))
+        self._folder.chmod(0o555)
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
+        try:
+            outcome = self.run(_PROBE)
+        except BaseException:
+            self.__exit__()
+            raise
+        if outcome.value != 42:
+            self.__exit__()
+            raise UsageError(f"programs cannot be run here: {outcome.detail or outcome.kind} ({sys.executable})")
+        return self
+
+    @property
+    def missing(self) -> list[str]:
+        """Walls of the system that could not be put up here."""
+        return [wall for wall in WALLS if not any(means.startswith(wall) for means in self.means)]
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(self._live):
+            kill(process)
+        self._pool.shutdown(wait=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def map(self, programs: Iterable[str]) -> Iterator[Outcome]:
+        """The outcome of every program, in order."""
+        futures: list[Future[Outcome]] = [self._pool.submit(self.run, program) for program in programs]
+        for future in futures:
+            yield future.result()
+
+    def run(self, program: str) -> Outcome:
+        """Run one program; whatever it does, this returns soon after the wall-time limit."""
+        source = program.encode("utf-8", "replace")
+        if len(source) > self.limits.program_bytes:
+            return Outcome("parse", detail=f"longer than {self.limits.program_bytes} bytes")
+        why = ""
+        for _ in range(TRIES):
+            try:
+                return self._try(source)
+            except NotStartedError as error:
+                why = str(error)
+        return Outcome("crash", detail=f"the interpreter did not start: {why}"[:200])
+
+    def _try(self, source: bytes) -> Outcome:
+        token = secrets.token_hex(16)
+        header = f"{token} {self.limits.cpu_seconds} {self.limits.memory_bytes}\n".encode("ascii")
+        deadline = time.monotonic() + self.limits.wall_seconds
+        try:
+            process = self._spawn()
+        except OSError as error:
+            raise NotStartedError(error.strerror) from None
+        self._live.add(process)
+        events: queue.Queue[str] = queue.Queue()
+        output = Reader(process.stdout, self.limits.output_bytes, "output", events)
+        report = Reader(process.stderr, 4096, "report", events)
+        try:
+            send(process.stdin, header + source)
+            fault = wait(events, deadline)
+        finally:
+            kill(process)
+            self._live.discard(process)
+            for reader in (output, report):
+                reader.close()
+        return self._outcome(token, fault, process.returncode, report.data, output.data.decode("utf-8", "replace"))
+
+    def _spawn(self) -> subprocess.Popen:
+        command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", self.start, str(Path(__file__).parent)]
+        pipe = subprocess.PIPE
+        keep = {name: os.environ[name] for name in KEPT if name in os.environ}
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self._folder, env=keep, bufsize=0, start_new_session=True
+        )
+
+    def _outcome(self, token: str, fault: str, code: int, report: bytes, output: str) -> Outcome:
+        """Put together what the process reported and how it ended."""
+        if fault == "output":
+            return Outcome("output", detail=f"more than {self.limits.output_bytes} bytes", output=output)
+        ready, *rest = [_fields(line, token) for line in report.split(b"\n")[:-1]] or [None]
+        if ready is None or ready[0] != "ready":
+            said = report.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise NotStartedError(said or fault or f"it ended with {_ending(code)}")
+        self.means = [means for means in ready[1].split("; ") if means]
+        if fault == "timeout":
+            return Outcome("timeout", detail=f"more than {self.limits.wall_seconds:g} seconds", output=output)
+        if _ending(code) == "SIGXCPU":
+            return Outcome("timeout", detail=f"more than {self.limits.cpu_seconds} CPU seconds", output=output)
+        if len(rest) != 1 or rest[0] is None or code != 0:
+            return Outcome("crash", detail=f"ended with {_ending(code)}", output=output)
+        return read_report(*rest[0], output=output)
+
+
+def _fields(line: bytes, token: str) -> tuple[str, str] | None:
+    """(kind, text) of a report's line that carries the token; None of any other."""
+    try:
+        found, kind, text = line.decode("ascii").split(" ")
+        return (kind, bytes.fromhex(text).decode("utf-8", "replace")) if secrets.compare_digest(found, token) else None
+    except ValueError:
+        return None
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

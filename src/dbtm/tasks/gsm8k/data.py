@@ -1,0 +1,102 @@
+"""Problems from files: JSON lines, Parquet, or a data set of the Hugging Face hub (TinyGSM), streamed.
+
+A record has `question`, and `code` (a program) or `answer` (a number, or a worked solution that ends in `#### 18`), as
+in GSM8K and TinyGSM; other fields are passed over.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dbtm.errors import UsageError
+from dbtm.tasks.gsm8k.answers import gold
+
+TINYGSM = "TinyGSM/TinyGSM"
+
+
+class Example(NamedTuple):
+    """A problem in words, the program that solves it, and the answer."""
+
+    question: str
+    code: str
+    answer: float | None
+
+
+def read(path: str | Path, *wanted: str) -> Iterator[Example]:
+    """The examples of a file, each of which must have the wanted fields; a bad record is named by its line."""
+    path = Path(path)
+    if not path.is_file():
+        raise UsageError(f"no such file: {path}")
+    records = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
+    empty = True
+    for where, record in records:
+        yield _example(record, where, wanted)
+        empty = False
+    if empty:
+        raise UsageError(f"{path} holds no problems: give JSON lines with {' and '.join(wanted)}")
+
+
+def hub(name: str, *wanted: str) -> Iterator[Example]:
+    """The training split of a data set of the Hugging Face hub, streamed."""
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise UsageError(f"the data set {name} needs the package datasets: pip install 'dbtm[hf]'") from None
+    try:
+        records: Iterable[Any] = load_dataset(name, split="train", streaming=True)
+        for n, record in enumerate(records, 1):
+            yield _example(record, f"{name}, record {n}", wanted)
+    except UsageError:
+        raise
+    except Exception as error:  # whatever the network and the hub come up with
+        reason = str(error).strip().split("\n")[0]
+        raise UsageError(f"the data set {name} cannot be read ({reason}): give a local file instead") from None
+
+
+def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
+    if not isinstance(record, dict):
+        raise UsageError(f"{where} is not an object with {' and '.join(wanted)}")
+    for field in wanted:
+        if field not in record:
+            raise UsageError(f"{where} has no '{field}' (it has {', '.join(map(repr, record)) or 'nothing'})")
+    for field in ("question", "code"):
+        text = record.get(field, "")
+        if not isinstance(text, str) or any("\ud800" <= c <= "\udfff" for c in text):
+            raise UsageError(f"{where}: '{field}' must be a text in valid Unicode")
+        if field in wanted and field == "question" and not text.strip():
+            raise UsageError(f"{where}: '{field}' is empty")
+    answer = gold(record.get("answer"))
+    if answer is None and "answer" in wanted:
+        raise UsageError(
+            f"{where}: the answer {str(record['answer'])[-40:]!r} is neither a number nor ends in '#### 18'"
+        )
+    return Example(record.get("question", ""), record.get("code", ""), answer)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for n, line in enumerate(file, 1):
+                if line.strip():
+                    yield f"{path}, line {n}", json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path}, line {n} is not JSON: {error.msg} at column {error.colno}") from None
+    except (OSError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise UsageError(f"{path} needs the package pyarrow: pip install 'dbtm[hf]'") from None
+    try:
+        file, n = ParquetFile(path), 0
+        columns = [name for name in ("question", "code", "answer") if name in file.schema_arrow.names]
+        for batch in file.iter_batches(1024, columns=columns):
+            for record in batch.to_pylist():
+                n += 1
+                yield f"{path}, row {n}", record
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from None

@@ -1,0 +1,193 @@
+"""A prepared set: a folder of examples as tokens, with their tokenizer.
+
+    DIR/
+      manifest.json     sizes, counts, sources with their sha256
+      tokenizer.json
+      tokens.bin        all examples one after the other, without padding, little-endian uint16
+      starts.bin        where each begins and the last ends, little-endian int64
+      prompts.bin       how many of its tokens are given, little-endian uint16
+
+It is written under a temporary name, synced, and renamed: a folder of that name is whole.
+"""
+
+import json
+import os
+import shutil
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dbtm.errors import UsageError
+from dbtm.tasks.gsm8k.data import Example
+from dbtm.tasks.gsm8k.layout import Layout, Row
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
+KIND = "gsm8k"
+CHUNK = 1024
+MOST_VOCAB = 1 << 16
+
+
+class Source(NamedTuple):
+    """Where examples come from, in words for the manifest, and the examples."""
+
+    about: dict[str, Any]
+    examples: Iterable[Example]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def check_out(out: Path, force: bool) -> None:
+    """Refuse a folder that cannot be written before any work is done for it; only a prepared set is overwritten."""
+    if not out.name or out.name == "..":
+        raise UsageError(f"--out {out}: give the folder a name of its own")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / MANIFEST).is_file():
+        raise UsageError(f"--out {out} exists and is not a prepared set: choose another name")
+    if not force:
+        raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
+
+
+def write(
+    out: Path,
+    tokenizer: "Tokenizer",
+    length: int,
+    sources: Iterable[Source],
+    about: dict[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write a prepared set and return its manifest; examples that are too long are left out and counted."""
+    from dbtm.tasks.text.tokenizer import size
+
+    if size(tokenizer) > MOST_VOCAB:
+        raise UsageError(f"the tokenizer has {size(tokenizer)} entries, but prepared sets hold at most {MOST_VOCAB}")
+    layout = Layout(tokenizer, length)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        counts = _write_tokens(temporary, layout, sources, progress or (lambda _: None))
+        manifest = {
+            "kind": KIND,
+            "vocab": size(tokenizer),
+            "length": length,
+            "end": layout.end,
+            "pad": layout.pad,
+            **(about or {}),
+            **counts,
+        }
+        (temporary / TOKENIZER).write_text(tokenizer.to_str(), encoding="utf-8")
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        _publish(temporary, out)
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return manifest
+
+
+def _write_tokens(
+    folder: Path, layout: Layout, sources: Iterable[Source], progress: Callable[[int], None]
+) -> dict[str, Any]:
+    """tokens.bin, starts.bin and prompts.bin, and what the manifest says of them."""
+    starts, prompts, told = array("q", [0]), array("H"), []
+    read = 0
+    with open(folder / "tokens.bin", "wb") as file:
+        for source in sources:
+            too_long = kept = 0
+            for examples in _chunks(source.examples):
+                for row in layout.rows(examples):
+                    if row is None:
+                        too_long += 1
+                        continue
+                    file.write(np.asarray(row.tokens, "<u2").tobytes())
+                    starts.append(starts[-1] + len(row.tokens))
+                    prompts.append(row.prompt)
+                    kept += 1
+                read += len(examples)
+                progress(read)
+            told.append({**source.about, "examples": kept, "too_long": too_long})
+    if not prompts:
+        raise UsageError(f"no example fits {layout.length} tokens: give a larger --length")
+    np.asarray(starts, "<i8").tofile(folder / "starts.bin")
+    np.asarray(prompts, "<u2").tofile(folder / "prompts.bin")
+    return {
+        "examples": len(prompts),
+        "too_long": sum(source["too_long"] for source in told),
+        "tokens": starts[-1],
+        "sources": told,
+    }
+
+
+def _chunks(examples: Iterable[Example]) -> Iterator[list[Example]]:
+    source = iter(examples)
+    while chunk := list(islice(source, CHUNK)):
+        yield chunk
+
+
+def _publish(temporary: Path, out: Path) -> None:
+    """Sync everything and rename; an old set steps aside first."""
+    for path in [*temporary.iterdir(), temporary]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    aside = out.with_name(f".{out.name}.old.{os.getpid()}.part")
+    if out.exists():
+        out.rename(aside)
+    temporary.rename(out)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class Prepared:
+    """A prepared set, opened for reading."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        try:
+            manifest: dict[str, Any] = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
+            kind, self.examples = manifest["kind"], int(manifest["examples"])
+            self.vocab, self.length, self.tokens = (int(manifest[name]) for name in ("vocab", "length", "tokens"))
+        except OSError:
+            raise UsageError(f"{folder} is not a prepared set: make one with `dbtm data gsm8k`") from None
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{folder} is not a prepared set of gsm8k: make one with `dbtm data gsm8k`") from None
+        if kind != KIND:
+            raise UsageError(f"{folder} is a prepared set of another kind: make one with `dbtm data gsm8k`")
+
+    def __len__(self) -> int:
+        return self.examples
+
+    def row(self, i: int) -> Row:
+        tokens, starts, prompts = self._arrays
+        return Row(tokens[starts[i] : starts[i + 1]].tolist(), int(prompts[i]))
+
+    @cached_property
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Memory-mapped, and of the sizes that the manifest tells."""
+        return (
+            self._map("tokens.bin", "<u2", self.tokens),
+            self._map("starts.bin", "<i8", self.examples + 1),
+            self._map("prompts.bin", "<u2", self.examples),
+        )
+
+    def _map(self, name: str, dtype: str, n: int) -> np.ndarray:
+        path = self.folder / name
+        if not path.is_file() or path.stat().st_size != n * np.dtype(dtype).itemsize:
+            raise UsageError(f"{path} is missing or not of the size that {MANIFEST} tells: prepare the set anew")
+        return np.memmap(path, dtype, mode="r")

@@ -1,0 +1,158 @@
+"""Grade-school maths as a task: given the question, generate the program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from dbtm import rng
+from dbtm.errors import UsageError
+from dbtm.tasks.base import Batch, Task, register
+from dbtm.tasks.gsm8k.data import Example, read
+from dbtm.tasks.gsm8k.layout import Layout, Row
+from dbtm.tasks.gsm8k.prepared import TOKENIZER, Prepared
+
+if TYPE_CHECKING:
+    from dbtm.sampling.sampler import Sampler
+
+BUDGETS = (1, 4, 16)  # of the quick evaluation
+MOST_LOGITS = 1 << 28  # of one evaluation batch, 1 GiB in float32
+SOURCE, PROBLEM = 0, 1  # streams of random numbers
+
+
+@register
+@dataclass(frozen=True)
+class Gsm8k(Task):
+    """Examples of a prepared set, drawn with replacement, mixed with synthetic problems that are made as they come."""
+
+    name = "gsm8k"
+    data: str = ""  # folder of `dbtm data gsm8k`
+    vocab: int = 4096
+    length: int = 256
+    synthetic: float = 0.0  # share of synthetic problems
+    seed: int = 1
+    tokenizer: str = ""  # file of the tokenizer, or its name; empty: the one in `data`
+    evaluate_data: str = ""  # problems of the quick evaluation, JSON lines; empty: held-out synthetic ones
+    evaluate_n: int = 128
+
+    def __post_init__(self):
+        if self.vocab < 2 or self.length < 4:
+            raise UsageError(f"task.vocab={self.vocab} and task.length={self.length} must be at least 2 and 4")
+        if not 0 <= self.synthetic <= 1:
+            raise UsageError(f"task.synthetic={self.synthetic} must be a share, from 0 to 1")
+        if self.evaluate_n < 1 or not 0 <= self.seed < 2**62:
+            raise UsageError(f"task.evaluate_n={self.evaluate_n} must be at least 1, task.seed={self.seed} at least 0")
+
+    # -- data ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        if not self.data:
+            raise UsageError(
+                "no problems to train on: prepare some (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder with "
+                "--set task.data=DIR"
+            )
+        found = Prepared(self.data)
+        if (found.vocab, found.length) != (self.vocab, self.length):
+            raise UsageError(
+                f"{self.data} has vocabulary {found.vocab} and length {found.length}, but task.vocab={self.vocab} and "
+                f"task.length={self.length}: prepare the set anew, or change these settings"
+            )
+        return found
+
+    @cached_property
+    def layout(self) -> Layout:
+        from dbtm.tasks.text import tokenizer as tokenizers
+
+        if not self.tokenizer and not self.data:
+            raise UsageError(
+                "no tokenizer: prepare problems (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder with "
+                "--set task.data=DIR, or name a tokenizer's file with task.tokenizer"
+            )
+        found = tokenizers.load(self.tokenizer or self.data)
+        if tokenizers.size(found) != self.vocab:
+            raise UsageError(
+                f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(found)} entries, but "
+                f"task.vocab={self.vocab}: it belongs to another model"
+            )
+        return Layout(found, self.length)
+
+    def batch(self, index: np.ndarray) -> Batch:
+        index_B = torch.from_numpy(np.array(index, dtype=np.int64))
+        made_B = np.zeros(len(index_B), dtype=bool)
+        if self.synthetic:
+            made_B = (rng.uniform(rng.fold(self.seed, SOURCE, index_B), 1)[:, 0] < self.synthetic).numpy()
+        keys_B = rng.fold(self.seed, PROBLEM, index_B).numpy()
+        made = iter(self.made(keys_B[made_B]))
+        kept = iter([] if made_B.all() else self.kept(keys_B[~made_B]))
+        tokens_BL, prompt_BL = self.layout.fill(next(made) if new else next(kept) for new in made_B)
+        return Batch(tokens_BL, prompt_BL)
+
+    def kept(self, keys: np.ndarray) -> list[Row]:
+        """Examples of the prepared set, one for every key."""
+        rows = keys.view(np.uint64) % np.uint64(len(self.prepared))
+        return [self.prepared.row(int(row)) for row in rows]
+
+    def made(self, keys: np.ndarray) -> list[Row]:
+        """Synthetic problems, one for every key; where one is too long, that of the next key takes its place."""
+        from dbtm.tasks.gsm8k.synthetic import problem
+
+        rows = self.layout.rows([problem(int(key)) for key in keys])
+        for i, row in enumerate(rows):
+            key = int(keys[i])
+            while row is None:
+                key += 1
+                row = self.layout.rows([problem(key)])[0]
+            rows[i] = row
+        return [row for row in rows if row is not None]
+
+    # -- problems to solve -----------------------------------------------------------------------------------------
+
+    def given(self, questions: Sequence[str]) -> tuple[dict[str, Any], np.ndarray]:
+        """What `Sampler.sample` needs for those questions that leave room for a program, and which ones they are."""
+        prompts = self.layout.prompts(questions)
+        fits_B = np.array([len(prompt) < self.length for prompt in prompts], dtype=bool)
+        rows = [Row(prompt, len(prompt)) for prompt, fits in zip(prompts, fits_B) if fits]
+        tokens_BL, prompt_BL = self.layout.fill(rows)
+        return {"tokens": tokens_BL, "clean": prompt_BL}, fits_B
+
+    def programs(self, tokens_BL: np.ndarray, prompt_BL: np.ndarray) -> list[str]:
+        """The generated programs of sampled rows."""
+        return [self.layout.program(row, int(given.sum())) for row, given in zip(tokens_BL, prompt_BL)]
+
+    def text(self, tokens: np.ndarray) -> str:
+        return self.layout.text(np.asarray(tokens))
+
+    def files(self) -> dict[str, str]:
+        return {TOKENIZER: self.layout.tokenizer.to_str()}
+
+    def with_files(self, found: Mapping[str, Path]) -> "Gsm8k":
+        return replace(self, tokenizer=str(found[TOKENIZER])) if TOKENIZER in found else self
+
+    @cached_property
+    def held_out(self) -> list[Example]:
+        """Problems of the quick evaluation, none of which is ever trained on."""
+        from dbtm.tasks.gsm8k.synthetic import held_out
+
+        if self.evaluate_data:
+            return list(read(self.evaluate_data, "question", "answer"))[: self.evaluate_n]
+        return held_out(self.evaluate_n)
+
+    def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
+        """Share of held-out problems whose program gives the answer, at 1, 4 and 16 evaluations."""
+        from dbtm.evals.gsm8k import solve
+        from dbtm.sampling.sampler import Sampler
+        from dbtm.sandbox import Sandbox
+
+        size = max(1, min(sampler.batch, MOST_LOGITS // (self.length * self.vocab)))
+        sampler = Sampler(sampler.model, sampler.options, self, batch=size)
+        out = {}
+        with Sandbox() as sandbox:
+            for nfe in BUDGETS:
+                row, _ = solve(sampler, self.held_out, sandbox, seed=seed, nfe=nfe)
+                out[f"correct_{nfe}"] = row.correct / row.total
+        return {**out, "score": out[f"correct_{BUDGETS[-1]}"]}

@@ -1,0 +1,204 @@
+"""`dbtm data gsm8k` and `dbtm eval gsm8k`: what they write, what they print, what they refuse."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import dbtm
+from dbtm.config import dumps, override
+from dbtm.nn import TransportMap
+from dbtm.recipes import recipe
+from dbtm.tasks.gsm8k.synthetic import held_out, problem
+from dbtm.train import checkpoint
+
+LENGTH = 240
+
+
+def lines(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """A file of forty problems with programs and answers."""
+    found = [problem(key)._asdict() for key in range(40)]
+    found[3]["code"] = found[3]["code"].replace("\n", "  # why\n", 1)
+    return lines(tmp_path_factory.mktemp("programs") / "programs.jsonl", found)
+
+
+@pytest.fixture(scope="module")
+def prepared(programs, tmp_path_factory):
+    """A set as the command prepares it."""
+    from dbtm.cli import data_gsm8k
+
+    out = tmp_path_factory.mktemp("prepared") / "set"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_gsm8k, "TRAIN_SYNTHETIC", 300)
+        data_gsm8k.gsm8k(out, [programs], vocab=700, length=LENGTH, plain=True, synthetic=10)
+    return out
+
+
+@pytest.fixture(scope="module")
+def untrained(prepared, tmp_path_factory):
+    """A checkpoint that has learned nothing."""
+    sizes = ["model.width=16", "model.depth=1", "model.heads=2", "model.quality=false", "task.evaluate_n=2"]
+    data = [f"task.data={prepared}", "task.vocab=700", f"task.length={LENGTH}"]
+    config = override(recipe("gsm-small"), [*sizes, *data])
+    torch.manual_seed(0)
+    model = TransportMap(config.model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    folder = tmp_path_factory.mktemp("untrained") / "step-00000001"
+    return checkpoint.write(folder, {"ema": model.state_dict()}, {"config": dumps(config)})
+
+
+def test_data_prepares_a_set_that_trains(prepared, programs):
+    manifest = json.loads((prepared / "manifest.json").read_text())
+    assert (manifest["vocab"], manifest["length"], manifest["examples"]) == (700, LENGTH, 50)
+    assert [source["examples"] for source in manifest["sources"]] == [40, 10]
+    assert manifest["sources"][0]["sha256"] == hashlib.sha256(programs.read_bytes()).hexdigest()
+    assert (prepared / "tokens.bin").stat().st_size == 2 * manifest["tokens"]
+    task = override(recipe("gsm-small"), [f"task.data={prepared}", "task.vocab=700", f"task.length={LENGTH}"]).task
+    assert task.batch(np.arange(8)).tokens.shape == (8, LENGTH)
+    assert "#" not in task.layout.text(np.array(task.prepared.row(3).tokens)), "comments are gone"
+
+
+def test_data_with_a_given_tokenizer(command, programs, prepared, tmp_path):
+    words = ["data", "gsm8k", programs, "--tokenizer", prepared / "tokenizer.json", "--length", 120]
+    code, out, _ = command(*words, "--out", tmp_path / "set")
+    assert code == 0
+    manifest = json.loads((tmp_path / "set" / "manifest.json").read_text())
+    assert 0 < manifest["too_long"] == 40 - manifest["examples"]
+    assert f"{manifest['too_long']} longer than 120 left out" in out
+    assert (tmp_path / "set" / "tokenizer.json").read_text() == (prepared / "tokenizer.json").read_text()
+    assert command(*words, "--out", tmp_path / "set")[0] == 2, "not overwritten unasked"
+    assert command(*words, "--out", tmp_path / "set", "--force")[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["set"], "no temporary folder stays"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "nothing to prepare"),
+        (["missing.jsonl"], "no such file: missing.jsonl"),
+        (["--synthetic", "-1"], "must not be negative"),
+        (["--synthetic", "5", "--length", "4"], "--length must be at least 16"),
+        (["--synthetic", "5", "--vocab", "10"], "--vocab 10"),
+        (["--synthetic", "5", "--vocab", "400", "--tokenizer", "x.json"], "leave it out with --tokenizer"),
+        (["--synthetic", "5", "--tokenizer", "missing.json"], "no such tokenizer file"),
+    ],
+)
+def test_data_refuses(command, tmp_path, options, words):
+    code, out, err = command("data", "gsm8k", "--out", tmp_path / "set", *options)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_oracle(command, programs, tmp_path):
+    code, out, _ = command(
+        "eval", "gsm8k", "--oracle", programs, "--json", tmp_path / "e.json", "--jsonl", tmp_path / "e.jsonl"
+    )
+    assert code == 0
+    assert "100.00" in out
+    whole = json.loads((tmp_path / "e.json").read_text())
+    assert (whole["correct"], whole["total"]) == (40, 40)
+    assert set(whole["failures"].values()) == {0}
+    assert whole["data"]["sha256"] == hashlib.sha256(programs.read_bytes()).hexdigest()
+    assert whole.keys() >= {"low", "high", "programs_run_per_second", "sandbox", "hardware", "commit", "date"}
+    found = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert [line["verdict"] for line in found] == ["correct"] * 40
+    assert found[0].keys() >= {"question", "program", "output", "verdict", "answer", "value"}
+
+
+def test_oracle_needs_no_questions_and_reads_worked_answers(command, tmp_path):
+    path = lines(
+        tmp_path / "p.jsonl",
+        [
+            {"code": "def simple_math_problem():\n    return 1000", "answer": "So much.\n#### 1,000"},
+            {"code": "while True: pass", "answer": 3},
+            {"code": "def f():\n    return 4", "answer": "$3"},
+            {"code": "", "answer": 3},
+        ],
+    )
+    assert command("eval", "gsm8k", "--oracle", path, "--json", tmp_path / "e.json")[0] == 0
+    whole = json.loads((tmp_path / "e.json").read_text())
+    assert (whole["correct"], whole["total"]) == (1, 4)
+    assert {kind: n for kind, n in whole["failures"].items() if n} == {"timeout": 1, "wrong": 1, "missing": 1}
+
+
+def test_a_model_is_evaluated_at_every_budget(command, untrained, tmp_path):
+    data = lines(
+        tmp_path / "test.jsonl", [{"question": e.question, "answer": f"#### {e.answer:,.0f}"} for e in held_out(3)]
+    )
+    words = ["eval", "gsm8k", untrained, "--nfe", "1,2", "--data", data, "--json", tmp_path / "e.json"]
+    code, _, _ = command(*words, "--jsonl", tmp_path / "e.jsonl")
+    assert code == 0
+    whole = json.loads((tmp_path / "e.json").read_text())
+    assert [(row["nfe"], row["total"], row["correct"] + sum(row["failures"].values())) for row in whole["rows"]] == [
+        (1, 3, 3),
+        (2, 3, 3),
+    ]
+    assert whole["data"] == {
+        "file": "test.jsonl",
+        "sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
+        "n": 3,
+        "seed": 0,
+    }
+    assert whole["model"]["parameters"] == sum(p.numel() for p in dbtm.load(untrained).model.parameters())
+    found = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert [(line["nfe"], line["index"]) for line in found] == [(nfe, i) for nfe in (1, 2) for i in range(3)]
+    sampler = dbtm.load(untrained)
+    given, _ = sampler.task.given([e.question for e in held_out(3)])
+    trace = sampler.sample(**given, nfe=2, seed=0)
+    assert [line["program"] for line in found[3:]] == sampler.task.programs(trace.tokens, given["clean"])
+
+
+def test_synthetic_problems_are_the_default(command, untrained, prepared, tmp_path):
+    words = ["eval", "gsm8k", untrained, "--nfe", 1, "--n", 2, "--seed", 3, "--json", tmp_path / "e.json"]
+    assert command(*words, "--jsonl", tmp_path / "e.jsonl", "--tokenizer", prepared / "tokenizer.json")[0] == 0
+    assert json.loads((tmp_path / "e.json").read_text())["data"] == {"synthetic": "held out", "n": 2, "seed": 3}
+    found = [json.loads(line)["question"] for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert found == [example.question for example in held_out(2, 3)]
+
+
+def test_quick_evaluation_during_training(untrained):
+    sampler = dbtm.load(untrained)
+    found = sampler.task.evaluate(sampler, seed=0)
+    assert found.keys() == {"correct_1", "correct_4", "correct_16", "score"}
+    assert all(0 <= value <= 1 for value in found.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "either a CHECKPOINT or --oracle"),
+        (["somewhere", "--oracle", "x.jsonl"], "either a CHECKPOINT or --oracle"),
+        (["--oracle", "x.jsonl", "--data", "y.jsonl"], "leave the options of a model out"),
+        (["--oracle", "missing.jsonl"], "no such file: missing.jsonl"),
+        (["--oracle", "x.jsonl", "--n", "0"], "at least 1"),
+        (["--oracle", "x.jsonl", "--json", "no/e.json"], "no folder no"),
+        (["nowhere"], "nowhere"),
+        (["nowhere", "--nfe", "0"], "--nfe 0"),
+        (["nowhere", "--kappa", "2"], "--kappa 2"),
+        (["nowhere", "--scorer", "best"], "--scorer best"),
+        (["sudoku"], "trained on 'sudoku'"),
+    ],
+)
+def test_eval_refuses(command, options, words):
+    code, out, err = command("eval", "gsm8k", *options)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_doctor_names_the_walls(command):
+    code, out, _ = command("doctor")
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if line.startswith("sandbox")]
+    assert "allow-list" in line
+    assert "limits" in line

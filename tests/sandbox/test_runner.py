@@ -1,0 +1,192 @@
+"""What honest programs get: their value, whatever of Python they calculate with; and what the runner promises."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dbtm.errors import UsageError
+from dbtm.sandbox import Limits, Outcome, Sandbox
+from dbtm.sandbox.outcome import read_report
+
+HONEST = {
+    "def simple_math_problem():\n    return 48 / 2": 24.0,
+    "def simple_math_problem():\n    return 2 ** 100": 2**100,
+    "def solution():\n    return -7 // 2": -4,
+    "import math\ndef f():\n    return math.ceil(2.1) + math.floor(math.pi)": 6,
+    "from math import sqrt as root\ndef f():\n    return root(16)": 4.0,
+    "def f():\n    return math.comb(5, 2)": 10,  # math is there without an import, as programs of TinyGSM expect
+    "def f():\n    import itertools\n    return len(list(itertools.permutations(range(4))))": 24,
+    "def f() -> List[int]:\n    x: Optional[int] = 3\n    return x": 3,  # annotations are not looked at
+    "def f():\n    'T'\n    t = 0\n    for i in range(10):\n        if i % 2:\n            continue\n        t += i"
+    "\n    return t": 20,
+    "def f():\n    prices = {'a': 2, 'b': 3}\n    return sum(v for k, v in prices.items() if k in {'a', 'b'})": 5,
+    "def f():\n    a, *rest = sorted([3, 1, 2], key=lambda x: -x)\n    return a * 10 + len(rest)": 32,
+    "def f():\n    try:\n        return 1 / 0\n    except ZeroDivisionError:\n        return max(1, min(5, 9))": 5,
+    "def g(x, y=2):\n    return x * y\ndef simple_math_problem():\n    return g(4)\ndef h():\n    return 0": 8,
+    "def f():\n    input = 3\n    return round(abs(-input * 1.25), 2)": 3.75,
+    "def f():\n    n = 0\n    while n < 5:\n        n += 1\n    n = n if n else 9\n    return int(f'{n}{n:>02}')": 505,
+    "def f():\n    cachaça = 5\n    return cachaça": 5,
+    "def f():\n    return '$1,234.50'": "$1,234.50",
+    "x = 3\ndef f():\n    global x\n    x += 1\n    return x\nif __name__ == '__main__':\n    print(f())": 5,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(workers=2) as sandbox:
+        yield sandbox
+
+
+def test_honest_programs_have_their_value(sandbox):
+    found = list(sandbox.map(HONEST))
+    assert [(outcome.kind, outcome.value) for outcome in found] == [("value", value) for value in HONEST.values()]
+    assert [type(outcome.value) for outcome in found] == [type(value) for value in HONEST.values()]
+    assert found[-1].output == "4\n"
+
+
+def test_outcomes_come_in_order(sandbox):
+    slow = "def f():\n    return sum(range(10 ** 6)) * 0 + {}"
+    programs = [(slow if i % 3 == 0 else "def f():\n    return {}").format(i) for i in range(20)]
+    assert [outcome.value for outcome in sandbox.map(programs)] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("def f():\n    return 1 / 0", "ZeroDivisionError: division by zero"),
+        ("def f(:", "SyntaxError"),
+        ("import os", "line 1: import os"),
+        ("def f():\n    return\n\n", "returned NoneType"),
+        ("def f():\n    x = 1\n    return open('x')", "the built-in open"),
+    ],
+)
+def test_the_detail_says_why(sandbox, program, words):
+    assert words in sandbox.run(program).detail
+
+
+def test_limits_are_those_that_are_asked_for():
+    grow = "def f():\n    return len([0] * (10 * 1024 * 1024))"  # 80 MiB
+    talk = "def f():\n    print('x' * 2000)\n    return 1"
+    with Sandbox(workers=1) as generous:
+        assert generous.run(grow).value == 10 * 1024 * 1024
+        assert generous.run(talk).value == 1
+    with Sandbox(Limits(memory_bytes=64 << 20, output_bytes=1000, program_bytes=80), workers=1) as strict:
+        assert strict.run(grow).kind == "memory"
+        assert strict.run(talk).kind == "output"
+        assert strict.run(talk + " " * 80).kind == "parse"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="system-wide walls of Linux")
+def test_the_walls_of_linux_are_up(sandbox):
+    assert any(means.startswith("limits (cpu, as, fsize, nproc, nofile") for means in sandbox.means)
+    assert "seccomp" in sandbox.means
+    assert "no capabilities" in sandbox.means
+    assert ("user nobody" in sandbox.means) == (os.geteuid() == 0)
+
+
+def test_the_working_folder_is_empty_and_goes_away(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Sandbox(workers=1):
+        (folder,) = tmp_path.iterdir()
+        assert not list(folder.iterdir())
+        assert folder.stat().st_mode & 0o222 == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interpreter_that_does_not_start_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Sandbox, "start", "raise RuntimeError('no luck today')")
+    with pytest.raises(UsageError, match="no luck today"), Sandbox(workers=1):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_fails_to_start_is_started_again(sandbox, monkeypatch):
+    """What keeps an interpreter from starting is not the program's fault: it gets another chance."""
+    spawn, calls = Sandbox._spawn, []
+
+    def unlucky(self):
+        calls.append(1)
+        if len(calls) < 3:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return spawn(self)
+
+    monkeypatch.setattr(Sandbox, "_spawn", unlucky)
+    assert sandbox.run("def f():\n    return 18").value == 18
+
+    def hopeless(self):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(Sandbox, "_spawn", hopeless)
+    outcome = sandbox.run("def f():\n    return 18")
+    assert (outcome.kind, outcome.detail) == ("crash", "the interpreter did not start: Cannot allocate memory")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the death signal is Linux's")
+def test_programs_die_with_the_runner():
+    """A run that is killed outright leaves no program behind."""
+    text = (
+        "from dbtm.sandbox import Limits, Sandbox\n"
+        "with Sandbox(Limits(cpu_seconds=60), workers=1) as sandbox:\n"
+        "    print('ready', flush=True)\n"
+        "    sandbox.run('def f():\\n    while True:\\n        pass')\n"
+    )
+    runner = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
+    assert runner.stdout is not None
+    assert runner.stdout.readline() == b"ready\n"
+    children = _until(lambda: _children(runner.pid))
+    assert children
+    runner.kill()
+    runner.wait()
+    runner.stdout.close()
+    assert _until(lambda: not any(_running(pid) for pid in children))
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _until(condition, seconds: float = 5.0):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "outcome"),
+    [
+        ("int", "-12", Outcome("value", -12)),
+        ("float", "1.5e-07", Outcome("value", 1.5e-07)),
+        ("float", "24.0", Outcome("value", 24.0)),
+        ("str", "__import__('os')", Outcome("value", "__import__('os')")),
+        ("timeout", "x", Outcome("timeout", detail="x")),
+        ("int", "1_000", Outcome("crash", detail="the report cannot be read")),
+        ("int", "١٢", Outcome("crash", detail="the report cannot be read")),
+        ("int", "9" * 500, Outcome("crash", detail="the report cannot be read")),
+        ("float", "nan", Outcome("crash", detail="the report cannot be read")),
+        ("float", "inf", Outcome("crash", detail="the report cannot be read")),
+        ("correct", "18", Outcome("crash", detail="the report cannot be read")),
+        ("value", "18", Outcome("crash", detail="the report cannot be read")),
+    ],
+)
+def test_reports_are_read_by_their_digits(kind, text, outcome):
+    assert read_report(kind, text, "") == outcome

@@ -1,0 +1,224 @@
+"""Layout, prepared sets and the task: what is given, what is supervised, what is drawn."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dbtm import config as configuration
+from dbtm.config import override
+from dbtm.errors import UsageError
+from dbtm.evals.cost import parameters
+from dbtm.recipes import recipe
+from dbtm.tasks.gsm8k.data import Example
+from dbtm.tasks.gsm8k.layout import Layout
+from dbtm.tasks.gsm8k.prepared import Prepared, Source, check_out, write
+from dbtm.tasks.gsm8k.synthetic import is_held_out
+from dbtm.tasks.gsm8k.task import Gsm8k
+from tests.tasks.gsm8k.conftest import LENGTH
+
+
+@pytest.fixture
+def task(folder):
+    return Gsm8k(data=str(folder), vocab=600, length=LENGTH, synthetic=0.5, evaluate_n=4)
+
+
+# -- layout ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_bos_question_line_end_program_eos_padding(tokenizer):
+    layout = Layout(tokenizer, LENGTH)
+    example = Example("How  many\nare 12?", "def simple_math_problem():\n    return 12", 12.0)
+    (row,) = layout.rows([example])
+    tokens_BL, prompt_BL = layout.fill([row])
+    tokens, prompt = tokens_BL[0].tolist(), prompt_BL[0]
+    assert tokens[0] == layout.end == tokenizer.token_to_id("<|endoftext|>")
+    assert tokenizer.decode(tokens[1 : row.prompt]) == "How many are 12?\n"
+    assert prompt.tolist() == [True] * row.prompt + [False] * (LENGTH - row.prompt)
+    end = tokens.index(layout.end, 1)
+    assert tokenizer.decode(tokens[row.prompt : end]) == example.code
+    assert set(tokens[end + 1 :]) == {layout.pad}
+    assert layout.pad != layout.end
+    assert layout.program(tokens_BL[0], row.prompt) == example.code
+    assert layout.text(tokens_BL[0]) == f"How many are 12?\n{example.code}"
+
+
+def test_digits_stand_alone(tokenizer):
+    tokens = tokenizer.encode("1234 567", add_special_tokens=False).tokens
+    assert [token for token in tokens if token.isdigit()] == list("1234567")
+
+
+def test_the_spelling_of_a_special_token_is_text(tokenizer):
+    layout = Layout(tokenizer, LENGTH)
+    (row,) = layout.rows([Example("a <|endoftext|> b <|pad|>", "x = '<|endoftext|>'", None)])
+    assert [i for i in row.tokens if i in (layout.end, layout.pad)] == [layout.end, layout.end], "ours alone"
+    assert layout.program(np.array(row.tokens), row.prompt) == "x = '<|endoftext|>'"
+
+
+def test_programs_of_rows_that_a_model_filled(tokenizer):
+    layout = Layout(tokenizer, 12)
+    code = tokenizer.encode("x = 1", add_special_tokens=False).ids
+    padded = np.array([5, *code, layout.pad, *code, layout.end, *code])
+    assert layout.program(padded, 1) == "x = 1x = 1", "padding before the end of text is passed over"
+    assert layout.program(np.array([5, *code]), 1) == "x = 1", "without an end of text it goes to the end"
+    assert layout.program(np.array([5, layout.end, *code]), 1) == ""
+
+
+def test_tokenizers_without_our_padding(tokenizer):
+    from tokenizers import Tokenizer
+
+    vocabulary = json.loads(tokenizer.to_str())
+    for token in vocabulary["added_tokens"]:
+        if token["content"] == "<|pad|>":
+            token["content"] = "<|im_end|>"
+    vocabulary["model"]["vocab"]["<|im_end|>"] = vocabulary["model"]["vocab"].pop("<|pad|>")
+    smol = Tokenizer.from_str(json.dumps(vocabulary))
+    assert Layout(smol, 8).pad == smol.token_to_id("<|im_end|>")
+    broken = json.loads(tokenizer.to_str().replace("<|endoftext|>", "<|other|>"))
+    with pytest.raises(UsageError, match=r"no <\|endoftext\|>"):
+        Layout(Tokenizer.from_str(json.dumps(broken)), 8)
+
+
+# -- prepared sets -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_again(folder, examples, tokenizer):
+    found = Prepared(folder)
+    assert (len(found), found.vocab, found.length) == (len(examples), 600, LENGTH)
+    assert [found.row(i) for i in range(len(found))] == Layout(tokenizer, LENGTH).rows(examples)
+
+
+def test_too_long_examples_are_left_out_and_counted(tmp_path, examples, tokenizer):
+    rows = Layout(tokenizer, 10_000).rows(examples)
+    length = int(np.median([len(row.tokens) for row in rows]))
+    sources = [Source({"name": "a"}, examples[:30]), Source({"name": "b"}, examples[30:])]
+    manifest = write(tmp_path / "set", tokenizer, length, sources)
+    kept = [len(row.tokens) <= length for row in rows]
+    assert (manifest["examples"], manifest["too_long"]) == (sum(kept), len(kept) - sum(kept))
+    assert [source["examples"] for source in manifest["sources"]] == [sum(kept[:30]), sum(kept[30:])]
+    assert Prepared(tmp_path / "set").row(sum(kept) - 1).tokens == [r for r, k in zip(rows, kept) if k][-1].tokens
+
+
+def test_nothing_half_written(tmp_path, examples, tokenizer):
+    def broken():
+        yield from examples[:5]
+        raise UsageError("line 6 is bad")
+
+    with pytest.raises(UsageError, match="line 6"):
+        write(tmp_path / "set", tokenizer, LENGTH, [Source({}, broken())])
+    with pytest.raises(UsageError, match="no example fits"):
+        write(tmp_path / "set", tokenizer, 8, [Source({}, examples)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_prepared_sets_are_overwritten(tmp_path, folder):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    for out, words in (
+        (tmp_path / "mine", "not a prepared set"),
+        (folder, "--force"),
+        (tmp_path / "no" / "set", "no folder"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            check_out(out, force=False)
+    check_out(folder, force=True)
+    check_out(tmp_path / "new", force=False)
+
+
+def test_damaged_sets_are_refused(tmp_path, examples, tokenizer):
+    write(tmp_path / "set", tokenizer, LENGTH, [Source({}, examples)])
+    with open(tmp_path / "set" / "tokens.bin", "ab") as file:
+        file.write(b"x")
+    with pytest.raises(UsageError, match=r"tokens\.bin is missing or not of the size"):
+        Prepared(tmp_path / "set").row(0)
+    with pytest.raises(UsageError, match="not a prepared set"):
+        Prepared(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": 1}')
+    with pytest.raises(UsageError, match="not a prepared set"):
+        Prepared(tmp_path)
+
+
+# -- the task ----------------------------------------------------------------------------------------------------------
+
+
+def test_batches_depend_on_the_indices_alone(task, folder):
+    index = np.arange(100, 140)
+    whole = task.batch(index)
+    again = Gsm8k(data=str(folder), vocab=600, length=LENGTH, synthetic=0.5).batch(index[::-1])
+    assert np.array_equal(whole.tokens, again.tokens[::-1])
+    assert np.array_equal(whole.prompt, again.prompt[::-1])
+    assert np.array_equal(task.batch(index[7:9]).tokens, whole.tokens[7:9])
+    assert not np.array_equal(task.batch(index).tokens, task.batch(index + 40).tokens)
+
+
+def test_the_mixture_is_as_asked(folder, examples):
+    known = {" ".join(example.question.split()) for example in examples}
+    for share in (0.0, 0.3, 1.0):
+        task = Gsm8k(data=str(folder), vocab=600, length=LENGTH, synthetic=share)
+        questions = [task.text(row).split("\n")[0] for row in task.batch(np.arange(400)).tokens]
+        fresh = sum(question not in known for question in questions) / 400
+        assert abs(fresh - share) < 0.08
+        assert not any(is_held_out(question) for question in questions if question not in known)
+
+
+def test_synthetic_problems_that_are_too_long_are_replaced(folder, tokenizer):
+    task = Gsm8k(tokenizer=str(folder / "tokenizer.json"), vocab=600, length=90, synthetic=1.0)
+    batch = task.batch(np.arange(64))
+    assert batch.tokens.shape == (64, 90)
+    assert all((row == task.layout.end).sum() == 2 for row in batch.tokens), "every row ends within the length"
+
+
+def test_given_questions(task):
+    given, fits = task.given(["How many are 3 and 4?", "many " * 400, "How much?"])
+    assert fits.tolist() == [True, False, True]
+    assert given["tokens"].shape == given["clean"].shape == (2, LENGTH)
+    assert [task.layout.text(row) for row in given["tokens"]] == ["How many are 3 and 4?\n", "How much?\n"]
+    tokens = given["tokens"].copy()
+    code = task.layout.tokenizer.encode("x = 7", add_special_tokens=False).ids
+    start = int(given["clean"][0].sum())
+    tokens[0, start : start + len(code) + 1] = [*code, task.layout.end]
+    assert task.programs(tokens, given["clean"])[0] == "x = 7"
+
+
+def test_the_configuration_is_plain_json(folder):
+    config = override(recipe("gsm-small"), [f"task.data={folder}", "task.vocab=600", f"task.length={LENGTH}"])
+    assert configuration.loads(configuration.dumps(config)) == config
+    assert (config.model.vocab, config.model.length) == (600, LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"synthetic": 1.5}, "task.synthetic=1.5"),
+        ({"vocab": 1}, "task.vocab=1"),
+        ({"evaluate_n": 0}, "task.evaluate_n=0"),
+    ],
+)
+def test_impossible_settings(changes, words):
+    with pytest.raises(UsageError, match=words):
+        Gsm8k(**changes)
+
+
+def test_missing_and_mismatched_data(folder):
+    with pytest.raises(UsageError, match="dbtm data gsm8k"):
+        Gsm8k().batch(np.arange(2))
+    with pytest.raises(UsageError, match="vocabulary 600 and length 240"):
+        Gsm8k(data=str(folder), vocab=600).batch(np.arange(2))
+    with pytest.raises(UsageError, match="600 entries"):
+        _ = Gsm8k(tokenizer=str(folder), vocab=601).layout
+    with pytest.raises(UsageError, match="file with task"):
+        Gsm8k().text(np.zeros(3, dtype=int))
+
+
+def test_the_papers_table():
+    """tab:hyperparameters, column TinyGSM / GSM8K."""
+    config = recipe("tinygsm")
+    assert (config.task.vocab, config.task.length, config.task.synthetic) == (49_152, 512, 0.0)
+    assert (config.model.width, config.model.depth, config.model.heads, config.model.ffn) == (768, 12, 12, 4)
+    assert (config.model.dropout, config.model.softcap, config.model.cond_dim) == (0.1, 50.0, 128)
+    assert (config.train.steps, config.train.batch, config.train.micro_batch) == (250_000, 512, 32)
+    assert (config.optim.name, config.optim.lr, config.optim.warmup) == ("adamw", 3e-4, 50_000)
+    assert (config.path.t_anchor, config.path.coupling, config.path.sigma) == (0.82, "ot", 1.0)
+    assert (config.sample.kappa, config.sample.scorer, config.sample.repetition_penalty) == (0.8, "confidence", 0.0)
+    assert parameters(config.model) == pytest.approx(165e6, rel=0.05)
+    assert 20e6 < parameters(recipe("gsm-small").model) < 40e6
