@@ -18,6 +18,10 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/RECIPE).")] = None,
     resume: Annotated[str, typer.Option(help="auto: continue the run in --out where there is one.")] = "none",
     max_seconds: Annotated[float | None, typer.Option(help="Stop cleanly and save after this many seconds.")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Set train.steps to what fits into this time here (not with --set train.steps)."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Text recipes: a prepared folder. Recipe 'own': a .npy file of integer tokens.")
     ] = None,
@@ -29,6 +33,10 @@ def train(
         raise UsageError(f"--resume {resume} is not a choice{nearest(resume, ['auto', 'none'])}")
     if max_seconds is not None and max_seconds <= 0:
         raise UsageError("--max-seconds must be positive")
+    if minutes is not None and minutes <= 0:
+        raise UsageError("--minutes must be positive")
+    if minutes is not None and any(word.startswith("train.steps=") for word in set_ or []):
+        raise UsageError("--minutes chooses train.steps: leave --set train.steps out, or give --max-seconds instead")
     from dbtm.config import override
     from dbtm.recipes import recipe as find_recipe
     from dbtm.train.loop import NonFiniteLoss, fit
@@ -47,7 +55,7 @@ def train(
         raise UsageError(f"the recipe 'own' needs {missing}: dbtm train own --data tokens.npy --vocab V --length L")
     config = override(config, assignments + (set_ or []))
     try:
-        folder = fit(config, out or Path("runs") / recipe, resume == "auto", max_seconds)
+        folder = fit(config, out or Path("runs") / recipe, resume == "auto", max_seconds, minutes)
     except NonFiniteLoss as error:
         print(f"dbtm: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

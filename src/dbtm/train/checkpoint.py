@@ -7,6 +7,7 @@
       model.safetensors   the weights in training
       optim.safetensors   the optimizers' state
       <name>.safetensors  further frozen modules (a teacher)
+      tokenizer.json ...  small files of the task, which it needs to make sense of samples
       manifest.json       sha256 of every other file
 
 A checkpoint is written under a temporary name, synced, and renamed; an old one is renamed away before it is deleted.
@@ -18,7 +19,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,11 @@ def write(
     folder: Path,
     tensors: dict[str, dict[str, torch.Tensor]],
     documents: dict[str, Any],
+    files: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write one checkpoint: {name: tensors} as safetensors, {name: JSON-able or text} as JSON. Atomic."""
+    """Write one checkpoint: {name: tensors} as safetensors, {name: JSON-able or text} as JSON, {file name: text} as it
+    is. Atomic.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(f".writing-{folder.name}-{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -52,6 +56,8 @@ def write(
     for name, document in documents.items():
         text = document if isinstance(document, str) else json.dumps(document, indent=2) + "\n"
         (temporary / f"{name}.json").write_text(text)
+    for name, text in (files or {}).items():
+        (temporary / name).write_text(text, encoding="utf-8")
     manifest = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     for path in [*temporary.iterdir(), temporary]:
@@ -79,8 +85,8 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def verify(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Refuse a checkpoint with a missing, truncated or altered file, by name."""
+def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """{name: sha256} of a checkpoint's files, refused where one of `names` is not among them."""
     path = folder / MANIFEST
     if not path.is_file():
         raise UsageError(f"{folder} is not a checkpoint: it has no {MANIFEST}")
@@ -88,9 +94,14 @@ def verify(folder: Path, names: Iterable[str] | None = None) -> None:
         manifest = json.loads(path.read_text())
     except json.JSONDecodeError:
         raise UsageError(f"{path} is damaged: it is not JSON") from None
-    if not isinstance(manifest, dict) or not set(names or ["config.json"]) <= manifest.keys():
+    if not isinstance(manifest, dict) or not set(names) <= manifest.keys():
         raise UsageError(f"{path} is damaged: it does not list the files of a checkpoint")
-    for name, digest in manifest.items():
+    return manifest
+
+
+def verify(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Refuse a checkpoint with a missing, truncated or altered file, by name."""
+    for name, digest in listed(folder, names or ["config.json"]).items():
         if names is not None and name not in names:
             continue
         if not (folder / name).is_file():

@@ -51,11 +51,15 @@ class World:
 
     def agree(self, flag: bool, device: torch.device) -> bool:
         """True everywhere as soon as it is true somewhere: all processes must stop after the same step."""
+        return bool(self.most(int(flag), device))
+
+    def most(self, number: int, device: torch.device) -> int:
+        """The largest of the processes' numbers."""
         if self.size == 1:
-            return flag
-        value = torch.tensor(float(flag), device=device)
+            return number
+        value = torch.tensor(number, device=device)
         dist.all_reduce(value, dist.ReduceOp.MAX)
-        return bool(value.item())
+        return int(value.item())
 
     def barrier(self) -> None:
         if self.size > 1:

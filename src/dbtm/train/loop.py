@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from dbtm import config as configuration
 from dbtm import rng
-from dbtm.config import RunConfig
+from dbtm.config import RunConfig, TrainConfig
 from dbtm.errors import UsageError, nearest
 from dbtm.methods import build_method
 from dbtm.methods.base import Examples, backward
@@ -26,6 +27,7 @@ from dbtm.train.ema import EMA
 from dbtm.train.graph import GraphedBackward
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
+from dbtm.train.pace import OPEN, Pace
 
 
 class NonFiniteLoss(RuntimeError):
@@ -60,6 +62,7 @@ class Trainer:
         if out.exists() and not out.is_dir():
             raise UsageError(f"--out {out} is a file: give a folder")
         _check_batch(config.task)
+        self.files = config.task.files()
         self.method = build_method(config)
         self.model = self.method.model.to(self.device).train()
         for module in self.method.frozen.values():
@@ -105,8 +108,11 @@ class Trainer:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def run(self, max_seconds: float | None = None) -> Path:
-        """Train to the end, or until time is up or a signal asks to stop; always saves. Returns the checkpoint."""
+    def run(self, max_seconds: float | None = None, pace: Pace | None = None) -> Path:
+        """Train to the end, or until time is up or a signal asks to stop; always saves. Returns the checkpoint.
+
+        A `pace` sets the number of steps on the way, to what fits into its time.
+        """
         train, started = self.config.train, time.monotonic()
         metrics = Metrics(self.out, train.steps, self.step, train.tensorboard) if self.world.first else None
         sums: dict[str, Tensor] = {}
@@ -119,6 +125,9 @@ class Trainer:
                     sums[name] = sums[name] + value if name in sums else value
                 counted += 1
                 self.step += 1
+                steps = None if pace is None else pace.steps(self.step, self.device)
+                if steps is not None:
+                    train = self._set_steps(self.world.most(steps, self.device), metrics)
                 late = max_seconds is not None and time.monotonic() - started >= max_seconds
                 stopping = self.world.agree(bool(stop.signal) or late, self.device)
                 ending = stopping or self.step == train.steps
@@ -142,6 +151,14 @@ class Trainer:
             metrics.close()
         self.world.barrier()
         return saved or self.out / f"step-{self.step:08d}"
+
+    def _set_steps(self, steps: int, metrics: Metrics | None) -> TrainConfig:
+        train = replace(self.config.train, steps=steps)
+        self.config = replace(self.config, train=train)
+        if metrics:
+            metrics.steps = steps
+            metrics.say(f"step {self.step}  train.steps={steps} is what fits into the time")
+        return train
 
     def _step(self, micro_batches: list[Examples]) -> dict[str, Tensor]:
         """Gradients of all micro-batches, clipping, optimizer, EMA. Returns the terms, still on the device."""
@@ -225,7 +242,8 @@ class Trainer:
                 **{name: module.state_dict() for name, module in self.method.frozen.items()},
             }
             state = {"step": self.step, "samples": self.step * self.config.train.batch}
-            checkpoint.write(folder, tensors, {"config": configuration.dumps(self.config), "state": state})
+            documents = {"config": configuration.dumps(self.config), "state": state}
+            checkpoint.write(folder, tensors, documents, self.files)
             checkpoint.prune(self.out, self.config.train.keep)
         self.world.barrier()
         return folder
@@ -316,10 +334,26 @@ class _prefetch:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
-def fit(config: RunConfig, out: str | Path, resume: bool = False, max_seconds: float | None = None) -> Path:
-    """Train a run and return the folder of its last checkpoint."""
+def fit(
+    config: RunConfig,
+    out: str | Path,
+    resume: bool = False,
+    max_seconds: float | None = None,
+    minutes: float | None = None,
+) -> Path:
+    """Train a run and return the folder of its last checkpoint.
+
+    With `minutes`, train.steps is set to what fits into them, measured over the first steps; the learning rate must
+    not depend on the length before that, so schedules are `constant` and `wsd`.
+    """
+    if minutes is not None:
+        if config.optim.schedule == "cosine":
+            raise UsageError("a run by the clock needs optim.schedule=wsd or constant: cosine must know its length")
+        config = replace(config, train=replace(config.train, steps=OPEN))
+    started = time.monotonic()
     trainer = Trainer(config, Path(out), resume)
+    pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
-        return trainer.run(max_seconds)
+        return trainer.run(max_seconds, pace)
     finally:
         trainer.world.leave()
