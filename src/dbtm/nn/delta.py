@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dbtm.kernels.delta import gated_delta
-from dbtm.nn.layers import Dual, Linear, rms_norm
+from dbtm.nn.layers import Around, Dual, Linear, rms_norm
 
 Tensors = tuple[Tensor, ...]
 TAPS = 4  # of the short convolutions: two positions before, the position itself, one after
@@ -83,10 +83,17 @@ class DeltaMixer(nn.Module):
         self.scale = nn.Parameter(torch.ones(2, width // heads))
         self.out = Linear(width, width, gain=0.1)  # small: a block starts near the identity
 
-    def gates(self, x: Tensor, dx: Tensor | None) -> tuple[Tensors, Tensors | None]:
+    def fix(self, around: Around, dtype: torch.dtype) -> None:
+        before = around._replace(gate=None)
+        for linear in (self.qkv, self.gate):
+            linear.fix(before, dtype)
+        self.rates.fix(before, torch.promote_types(dtype, torch.float32))
+        self.out.fix(Around(gate=around.gate), dtype)
+
+    def gates(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> tuple[Tensors, Tensors | None]:
         """Log decay g and write gate beta, (B, H, L), in float32 or wider, and their tangents."""
         wide = torch.promote_types(x.dtype, torch.float32)
-        rates, drates = self.rates(x.to(wide), None if dx is None else dx.to(wide))
+        rates, drates = self.rates(x.to(wide), None if dx is None else dx.to(wide), before)
         a, b = rates.transpose(1, 2).chunk(2, 1)
         a, scale = a + self.decay_bias[:, None], self.decay_scale.to(wide).exp()[:, None]
         g, beta = scale * F.logsigmoid(-a), b.sigmoid()  # log sigma(-a) = -softplus(a)
@@ -96,9 +103,9 @@ class DeltaMixer(nn.Module):
             da, db = drates.transpose(1, 2).chunk(2, 1)
             return (g, beta), (-scale * a.sigmoid() * da, beta * (1 - beta) * db)
 
-    def heads_of(self, x: Tensor, dx: Tensor | None) -> tuple[Tensors, Tensors | None]:
+    def heads_of(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> tuple[Tensors, Tensors | None]:
         """q, k, v of shape (B, H, L, d), q and k of length 1, and their tangents."""
-        x, dx = silu(*self.convolution(*self.qkv(x, dx)))
+        x, dx = silu(*self.convolution(*self.qkv(x, dx, before)))
         qkv, dqkv = self.split(x), None if dx is None else self.split(dx)
         qk, dqk = unit(qkv[:2], None if dqkv is None else dqkv[:2])
         return (*qk, qkv[2]), None if dqk is None or dqkv is None else (*dqk, dqkv[2])
@@ -107,20 +114,21 @@ class DeltaMixer(nn.Module):
         """(B, L, 3 D) to (3, B, H, L, d)."""
         return x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
 
-    def forward(self, x: Tensor, dx: Tensor | None = None, rotary: object = None) -> Dual:
+    def forward(self, x: Tensor, dx: Tensor | None = None, rotary: object = None, around: Around = Around()) -> Dual:
         """Positions come from the order of the scan: the rotary angles of attention are not used."""
-        (q, k, v), dqkv = self.heads_of(x, dx)
-        (g, beta), dgates = self.gates(x, dx)
+        before, after = around._replace(gate=None), Around(gate=around.gate)
+        (q, k, v), dqkv = self.heads_of(x, dx, before)
+        (g, beta), dgates = self.gates(x, dx, before)
         tangents = None if dqkv is None or dgates is None else dqkv + dgates
         o, do = gated_delta(q, k, v, g, beta, tangents, directions=(False, True))
-        z, dz = silu(*self.gate(x, dx))
+        z, dz = silu(*self.gate(x, dx, before))
         n, dn = rms_norm(o, do)
         y = self.merge(n).to(z.dtype)
         if dn is None or dz is None:
-            return self.out(y * z)
+            return self.out(y * z, None, after)
         with torch.no_grad():
             dy = self.merge(dn).to(z.dtype) * z + y * dz
-        return self.out(y * z, dy)
+        return self.out(y * z, dy, after)
 
     def merge(self, n: Tensor) -> Tensor:
         """Both directions' (2, B, H, L, d), each with its scale, added into (B, L, D)."""

@@ -4,29 +4,23 @@ import torch
 from torch import Tensor, nn
 
 from dbtm.nn.delta import DeltaMixer
-from dbtm.nn.layers import Attention, Dropout, Dual, FeedForward, LayerNorm, Linear
+from dbtm.nn.layers import Around, Attention, Dropout, Dual, FeedForward, LayerNorm, Linear
 
 
-def modulate(normed: Dual, shift: Tensor, scale: Tensor, dtype: torch.dtype) -> Dual:
-    """x (1 + scale) + shift and its tangent, handed on in the dtype of the matrix products."""
-    x, dx = normed
-    factor = 1 + scale.to(x.dtype)
-    y = torch.addcmul(shift.to(x.dtype), x, factor).to(dtype)
-    if dx is None:
-        return y, None
-    with torch.no_grad():
-        return y, (dx * factor).to(dtype)
-
-
-def add_gated(x: Tensor, dx: Tensor | None, gate: Tensor, branch: Dual) -> Dual:
-    """The residual connection x + gate * branch; the residual stream keeps its own (wide) dtype."""
+def add(x: Tensor, dx: Tensor | None, branch: Dual) -> Dual:
+    """The residual connection; the stream keeps its own (wide) dtype."""
     y, dy = branch
-    gate = gate.to(x.dtype)
-    x = torch.addcmul(x, gate, y.to(x.dtype))
+    x = x + y
     if dx is None or dy is None:
         return x, None
     with torch.no_grad():
-        return x, torch.addcmul(dx, gate, dy.to(dx.dtype))
+        return x, dx + dy
+
+
+def narrow(pair: Dual, dtype: torch.dtype) -> Dual:
+    """Value and tangent in the dtype of the matrix products."""
+    x, dx = pair
+    return x.to(dtype), None if dx is None else dx.to(dtype)
 
 
 class Block(nn.Module):
@@ -46,13 +40,31 @@ class Block(nn.Module):
         nn.init.zeros_(self.modulation.weight)
         self.dropout = Dropout(dropout)
         self.gate_init = gate_init
+        self.fixed = False
+
+    def surroundings(self, constant: Tensor) -> tuple[Around, Around]:
+        """Norm weight, scale, shift and gate of both branches: constants, since the map knows no time."""
+        modulation = self.modulation(constant)
+        modulation = modulation.to(torch.promote_types(modulation.dtype, torch.float32))
+        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation.chunk(6)
+        return (
+            Around(self.norm_1.weight * (1 + scale_1), shift_1, self.gate_init + gate_1),
+            Around(self.norm_2.weight * (1 + scale_2), shift_2, self.gate_init + gate_2),
+        )
+
+    def fix(self, constant: Tensor, dtype: torch.dtype) -> None:
+        """Fold the surroundings into the matrices once and for all."""
+        first, second = self.surroundings(constant)
+        self.attention.fix(first, dtype)
+        self.feed_forward.fix(second, dtype)
+        self.fixed = True
 
     def forward(self, x: Tensor, dx: Tensor | None, constant: Tensor, rotary, dtype: torch.dtype) -> Dual:
-        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = self.modulation(constant).chunk(6)
-        h = modulate(self.norm_1(x, dx), shift_1, scale_1, dtype)
-        x, dx = add_gated(x, dx, self.gate_init + gate_1, self.dropout(*self.attention(*h, rotary)))
-        h = modulate(self.norm_2(x, dx), shift_2, scale_2, dtype)
-        return add_gated(x, dx, self.gate_init + gate_2, self.dropout(*self.feed_forward(*h)))
+        first, second = (Around(), Around()) if self.fixed else self.surroundings(constant)
+        branch = self.attention(*narrow(self.norm_1.unit(x, dx), dtype), rotary, first)
+        x, dx = add(x, dx, self.dropout(*branch))
+        branch = self.feed_forward(*narrow(self.norm_2.unit(x, dx), dtype), second)
+        return add(x, dx, self.dropout(*branch))
 
 
 class DiT(nn.Module):
@@ -87,6 +99,11 @@ class DiT(nn.Module):
             for mixer in mixers or ("attn",) * depth
         )
         self.norm = LayerNorm(width)
+
+    def fix(self, dtype: torch.dtype) -> None:
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            block.fix(self.constant, dtype)
 
     def forward(self, x: Tensor, dx: Tensor | None, rotary, dtype: torch.dtype) -> Dual:
         for _ in range(self.loops):

@@ -7,6 +7,7 @@ Weights are kept in float32 and used in the dtype of the activations; norms are 
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,18 @@ from dbtm.kernels.dispatch import attention
 Dual = tuple[Tensor, Tensor | None]
 
 
+class Around(NamedTuple):
+    """What stands around a residual branch: y = gate * branch(scale * x + shift), each a constant for every channel.
+
+    Constants next to a matrix are folded into it. Then neither the products with them nor, in the backward pass, their
+    gradients' sums over all tokens exist; the gradients come out of the matrix's.
+    """
+
+    scale: Tensor | None = None
+    shift: Tensor | None = None
+    gate: Tensor | None = None
+
+
 class Linear(nn.Linear):
     """y = W x + b, dy = W dx, in the dtype of x."""
 
@@ -25,10 +38,31 @@ class Linear(nn.Linear):
         nn.init.normal_(self.weight, std=gain * n_in**-0.5)
         if bias:
             nn.init.zeros_(self.bias)
+        self.fixed: tuple[Tensor, Tensor | None] | None = None  # what `fix` has folded
 
-    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:  # type: ignore[override]
-        weight = self.weight.to(x.dtype)
-        y = F.linear(x, weight, None if self.bias is None else self.bias.to(x.dtype))
+    def folded(self, around: Around, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Matrix and bias of gate * (W (scale * x + shift) + b)."""
+        wide = torch.promote_types(self.weight.dtype, torch.float32)
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
+        if any(constant is not None for constant in around):  # rounded once, at the end
+            weight, bias = weight.to(wide), None if bias is None else bias.to(wide)
+        if around.shift is not None:
+            bias = F.linear(around.shift.to(wide), weight, bias)
+        if around.scale is not None:
+            weight = weight * around.scale
+        if around.gate is not None:
+            weight = weight * around.gate[:, None]
+            bias = None if bias is None else bias * around.gate
+        return weight.to(dtype), None if bias is None else bias.to(dtype)
+
+    def fix(self, around: Around, dtype: torch.dtype) -> None:
+        """Keep the folded matrix from now on: for weights that are not trained any more."""
+        self.fixed = self.folded(around, dtype)
+
+    def forward(self, x: Tensor, dx: Tensor | None = None, around: Around = Around()) -> Dual:  # type: ignore[override]
+        weight, bias = self.fixed or self.folded(around, x.dtype)
+        y = F.linear(x, weight, bias)
         if dx is None:
             return y, None
         with torch.no_grad():
@@ -36,25 +70,31 @@ class Linear(nn.Linear):
 
 
 class LayerNorm(nn.Module):
-    """y = w (x - mean) / std in float32 or wider; dy = w (dx - mean(dx) - y' mean(y' dx)) / std with y' = y / w."""
+    """y = w u with u = (x - mean) / std in float32 or wider; du = (dx - mean(dx) - u mean(u dx)) / std."""
 
     def __init__(self, width: int, eps: float = 1e-5):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.eps = eps
 
-    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
+    def unit(self, x: Tensor, dx: Tensor | None = None) -> Dual:
+        """u and du: the weight is left to the matrix that follows."""
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        y = F.layer_norm(x, (x.shape[-1],), self.weight.to(x.dtype), None, self.eps)
+        u = F.layer_norm(x, (x.shape[-1],), None, None, self.eps)
         if dx is None:
-            return y, None
+            return u, None
         with torch.no_grad():
             dx = dx.to(x.dtype)
-            variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
-            inverse_std = torch.rsqrt(variance + self.eps)
-            unit = (x - mean) * inverse_std
-            dy = (dx - dx.mean(-1, keepdim=True) - unit * (unit * dx).mean(-1, keepdim=True)) * inverse_std
-            return y, dy * self.weight
+            inverse_std = torch.rsqrt(torch.var(x, -1, correction=0, keepdim=True) + self.eps)
+            return u, (dx - dx.mean(-1, keepdim=True) - u * (u * dx).mean(-1, keepdim=True)) * inverse_std
+
+    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
+        u, du = self.unit(x, dx)
+        if du is None:
+            return u * self.weight, None
+        with torch.no_grad():
+            du = du * self.weight
+        return u * self.weight, du
 
 
 def rms_norm(x: Tensor, dx: Tensor | None = None, eps: float = 1e-6) -> Dual:
@@ -128,14 +168,25 @@ class Attention(nn.Module):
         q, k = qkv[:2] if rotary is None else rotate(qkv[:2], rotary)
         return q, k, qkv[2]
 
-    def forward(self, x: Tensor, dx: Tensor | None = None, rotary: tuple[Tensor, Tensor] | None = None) -> Dual:
-        qkv, dqkv = self.qkv(x, dx)
+    def fix(self, around: Around, dtype: torch.dtype) -> None:
+        self.qkv.fix(around._replace(gate=None), dtype)
+        self.out.fix(Around(gate=around.gate), dtype)
+
+    def forward(
+        self,
+        x: Tensor,
+        dx: Tensor | None = None,
+        rotary: tuple[Tensor, Tensor] | None = None,
+        around: Around = Around(),
+    ) -> Dual:
+        qkv, dqkv = self.qkv(x, dx, around._replace(gate=None))
         tangents = None
         if dqkv is not None:
             with torch.no_grad():
                 tangents = self.heads_of(dqkv, rotary)
         o, do = attention(*self.heads_of(qkv, rotary), tangents, self.softcap)
-        return self.out(o.transpose(1, 2).flatten(2), None if do is None else do.transpose(1, 2).flatten(2))
+        do = None if do is None else do.transpose(1, 2).flatten(2)
+        return self.out(o.transpose(1, 2).flatten(2), do, Around(gate=around.gate))
 
 
 class FeedForward(nn.Module):
@@ -146,5 +197,9 @@ class FeedForward(nn.Module):
         self.up = Linear(width, factor * width, bias)
         self.down = Linear(factor * width, width, bias, gain=0.1)
 
-    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
-        return self.down(*gelu(*self.up(x, dx)))
+    def fix(self, around: Around, dtype: torch.dtype) -> None:
+        self.up.fix(around._replace(gate=None), dtype)
+        self.down.fix(Around(gate=around.gate), dtype)
+
+    def forward(self, x: Tensor, dx: Tensor | None = None, around: Around = Around()) -> Dual:
+        return self.down(*gelu(*self.up(x, dx, around._replace(gate=None))), Around(gate=around.gate))

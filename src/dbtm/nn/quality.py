@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from dbtm.nn.layers import Attention, FeedForward, LayerNorm, Linear, rms_norm
+from dbtm.nn.layers import Around, Attention, FeedForward, LayerNorm, Linear, rms_norm
 
 
 class QualityLayer(nn.Module):
@@ -15,9 +15,15 @@ class QualityLayer(nn.Module):
         self.attention = Attention(width, heads)
         self.feed_forward = FeedForward(width, 2, bias=False)
 
+    def fix(self, dtype: torch.dtype) -> None:
+        """Fold the norms' weights into the matrices once and for all."""
+        self.attention.fix(Around(scale=self.norm_1.weight), dtype)
+        self.feed_forward.fix(Around(scale=self.norm_2.weight), dtype)
+
     def forward(self, x: Tensor, rotary, dtype: torch.dtype) -> Tensor:
-        x = x + self.attention(self.norm_1(x)[0].to(dtype), None, rotary)[0].to(x.dtype)
-        return x + self.feed_forward(self.norm_2(x)[0].to(dtype))[0].to(x.dtype)
+        first, second = (Around(scale=norm.weight) for norm in (self.norm_1, self.norm_2))
+        x = x + self.attention(self.norm_1.unit(x)[0].to(dtype), None, rotary, first)[0]
+        return x + self.feed_forward(self.norm_2.unit(x)[0].to(dtype), None, second)[0]
 
 
 class QualityHead(nn.Module):
@@ -34,6 +40,11 @@ class QualityHead(nn.Module):
         self.layers = nn.ModuleList(QualityLayer(width, heads) for _ in range(depth))
         self.norm = LayerNorm(width)
         self.out = Linear(width, 1, bias=True, gain=0.0)
+
+    def fix(self, dtype: torch.dtype) -> None:
+        for layer in self.layers:
+            assert isinstance(layer, QualityLayer)
+            layer.fix(dtype)
 
     def forward(self, trunk_BLD: Tensor, token_embedding_BLD: Tensor, rotary) -> Tensor:
         """Logits of q_phi, (B, L)."""

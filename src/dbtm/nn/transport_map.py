@@ -138,6 +138,14 @@ class TransportMap(nn.Module):
         rotary = self.rotary(trunk_BLD.shape[1], self.quality.heads, self.config.quality_width)
         return self.quality(trunk_BLD, self.embedding[tokens_BL].detach(), rotary)
 
+    @torch.no_grad()
+    def fix(self) -> "TransportMap":
+        """Fold constants into the matrices they stand next to; for sampling, not for training."""
+        self.trunk.fix(self.dtype)
+        if self.quality is not None:
+            self.quality.fix(self.dtype)
+        return self
+
     def repeated(self) -> Iterator[nn.Module]:
         """The modules that are worth compiling: the blocks, and the quality head's layers."""
         yield from self.trunk.blocks
