@@ -14,7 +14,7 @@ from tests.conftest import random_map, tiny_config
 )
 def test_the_count_is_pytorchs(changes):
     config = tiny_config(**changes)  # its softcap sends attention through plain products, which the counter sees
-    model = random_map(**changes)
+    model = random_map(**changes).fix()  # as it samples: constants are in the matrices
     x = torch.randn(1, config.length, config.vocab)
     with torch.no_grad(), FlopCounterMode(display=False) as counted:
         trunk, _ = model.hidden(model.condition(model.embed_dense(x)[0], x))
@@ -24,6 +24,18 @@ def test_the_count_is_pytorchs(changes):
         model.quality_logits(trunk, torch.zeros(1, config.length, dtype=torch.int64))
     attention = config.quality_depth * 4 * config.length**2 * config.quality_width  # in one fused call on the CPU
     assert counted.get_total_flops() in (quality_flops(config), quality_flops(config) - attention)
+
+
+def test_the_count_of_the_delta_rule():
+    """PyTorch counts the products it sees: the inverse and the pass over the states are hidden in two operators."""
+    config = tiny_config(backbone="delta", pattern="gdn", length=192, width=32, heads=2)
+    model = random_map(backbone="delta", pattern="gdn", length=192, width=32, heads=2).fix()
+    x = torch.randn(1, config.length, config.vocab)
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+        model.logits(model.embed_dense(x)[0])
+    C, d, scans = 64, 16, config.depth * config.heads * 2 * 3
+    hidden = scans * (2 * d**3 + 2 * C**3 / 3)
+    assert counted.get_total_flops() + hidden == pytest.approx(map_flops(config), rel=1e-5)
 
 
 def test_parameters_are_those_of_the_map():

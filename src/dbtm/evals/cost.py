@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from dbtm.config import ModelConfig
+from dbtm.kernels.delta import CHUNK
 from dbtm.nn import TransportMap
 
 
@@ -18,18 +19,34 @@ def map_flops(config: ModelConfig) -> int:
     """Floating-point operations of one evaluation of the map on one sequence, quality head left out.
 
     Counted are the matrix products, 2 m n k for (m, n) times (n, k); norms, softmax and activations are left out (under
-    2 %). With L positions, V tokens, width D, feed-forward factor f and C numbers in adaLN's constant:
+    2 %), and adaLN's constants, which are folded into the matrices before. With L positions, V tokens, width D and
+    feed-forward factor f:
 
         embedding   2 L V D, and as much again for the round before where the map is self-conditioned
-        one block   8 L D^2 (q, k, v, output) + 4 L^2 D (scores, mixing) + 4 f L D^2 (feed-forward) + 12 C D (adaLN)
+        one block   4 f L D^2 (feed-forward), and either
+                    8 L D^2 (q, k, v, output) + 4 L^2 D (scores, mixing), attention, or
+                    10 L D^2 (q, k, v, gate, output) + 4 L D H (rates) + the scans of H heads, the delta rule
         head        2 L D V
 
     The blocks count once for every time they are applied: depth x loops.
     """
     L, V, D = config.length, config.vocab, config.width
-    block = 8 * L * D**2 + 4 * L**2 * D + 4 * config.ffn * L * D**2 + 12 * config.cond_dim * D
+    mixer = {
+        "attn": 8 * L * D**2 + 4 * L**2 * D,
+        "gdn": 10 * L * D**2 + 4 * L * D * config.heads + config.heads * scan_flops(L, D // config.heads),
+    }
+    blocks = sum(mixer[kind] + 4 * config.ffn * L * D**2 for kind in config.mixers)
     embedding = 2 * L * V * D * (2 if config.self_condition else 1)
-    return embedding + 2 * L * D * V + config.depth * config.loops * block
+    return embedding + 2 * L * D * V + config.loops * blocks
+
+
+def scan_flops(length: int, d: int) -> int:
+    """One head's scans in both directions (`kernels.delta`), by chunks of C positions: five products of C x C x d, four
+    of C x d x d, one of d x d x d for the state, and the triangular inverse, a third of a C x C x C product.
+    """
+    C = min(CHUNK, max(4, 1 << (length - 1).bit_length()))
+    chunks = -(-length // C)
+    return 2 * chunks * (10 * C * C * d + 8 * C * d * d + 2 * d**3 + 2 * C**3 // 3)
 
 
 def quality_flops(config: ModelConfig) -> int:
