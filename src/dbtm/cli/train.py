@@ -23,7 +23,8 @@ def train(
         typer.Option(help="Set train.steps to what fits into this time here (not with --set train.steps)."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Text recipes: a prepared folder. Recipe 'own': a .npy file of integer tokens.")
+        Path | None,
+        typer.Option(help="Text and gsm8k recipes: a prepared folder. Recipe 'own': a .npy file of integer tokens."),
     ] = None,
     vocab: Annotated[int | None, typer.Option(help="Recipe 'own': size of the vocabulary.")] = None,
     length: Annotated[int | None, typer.Option(help="Recipe 'own': tokens in a sequence.")] = None,
@@ -39,15 +40,14 @@ def train(
         raise UsageError("--minutes chooses train.steps: leave --set train.steps out, or give --max-seconds instead")
     from dbtm.config import override
     from dbtm.recipes import recipe as find_recipe
+    from dbtm.recipes.prepared import READERS, on_data
     from dbtm.train.loop import NonFiniteLoss, fit
 
     config = find_recipe(recipe)
     own = {"data": None if data is None else str(data), "vocab": vocab, "length": length}
     assignments = [f"task.{name}={json.dumps(value)}" for name, value in own.items() if value is not None]
-    if config.task.name == "text" and vocab is None and length is None:
-        from dbtm.recipes.text import on_data
-
-        assignments = [] if data is None else on_data(config, str(data))
+    if data is not None and config.task.name in READERS and vocab is None and length is None:
+        assignments = on_data(config, str(data))
     elif assignments and recipe != "own":
         raise UsageError(f"--data, --vocab and --length belong to the recipe 'own', not to '{recipe}'")
     if recipe == "own" and len(assignments) < 3:

@@ -3,7 +3,6 @@
 All of them read a prepared set: `dbtm train text --data DIR`. Ours take vocabulary and length from it.
 """
 
-import json
 from dataclasses import replace
 
 from dbtm.config import (
@@ -17,25 +16,7 @@ from dbtm.config import (
     SampleConfig,
     TrainConfig,
 )
-from dbtm.errors import UsageError
-from dbtm.tasks.text.shards import Prepared
 from dbtm.tasks.text.task import Text
-
-CORPORA = ("lm1b", "owt")  # the paper's: a recipe whose name begins with one of them is written for it
-
-
-def on_data(config: RunConfig, folder: str) -> list[str]:
-    """The settings that put a recipe on a prepared set; the paper's recipes take only what they were written for."""
-    found = Prepared(folder)
-    settings = {"data": folder, "vocab": found.vocab, "length": found.length}
-    fits = (found.vocab, found.length) == (config.task.vocab, config.task.length)
-    corpus = config.recipe.partition("-")[0]
-    if corpus in CORPORA and not fits:
-        raise UsageError(
-            f"{folder} has vocabulary {found.vocab} and length {found.length}, but '{config.recipe}' is for "
-            f"{config.task.vocab} and {config.task.length}: prepare its data with `dbtm data {corpus}`"
-        )
-    return [f"task.{name}={json.dumps(value)}" for name, value in settings.items()]
 
 
 def lm1b() -> RunConfig:
