@@ -29,8 +29,11 @@ def find(path: str | Path) -> Path:
 def load(path: str | Path, device: str = "auto") -> Sampler:
     """The averaged weights of a checkpoint, checked against their sha256, as a sampler."""
     folder = find(path)
-    checkpoint.verify(folder, {"config.json", "ema.safetensors"})
+    needed = {"config.json", "ema.safetensors"}
+    small = {name for name in checkpoint.listed(folder, needed) if not name.endswith(".safetensors")}
+    checkpoint.verify(folder, needed | small)
     config = configuration.loads((folder / "config.json").read_text())
+    task = config.task.with_files({name: folder / name for name in small})
     weights = checkpoint.read_tensors(folder, "ema")
     target = pick_device(device)
     with torch.random.fork_rng():
@@ -40,7 +43,8 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     model.load_state_dict(weights)
     if target.type == "cuda":
         model.compute_dtype = torch.bfloat16
-    return Sampler(model.to(target).eval().requires_grad_(False), config.sampling(), config.task)
+    model.to(target).eval().requires_grad_(False).fix()
+    return Sampler(model, config.sampling(), task)
 
 
 def fast_bf16(device: torch.device) -> bool:

@@ -69,3 +69,23 @@ def test_steps_that_wait_for_the_cpu_are_refused():
     replace(run, train=replace(run.train, graph=True))
     with pytest.raises(UsageError, match="coupling=independent"):
         replace(run, path=PathConfig(coupling="ot"), train=replace(run.train, graph=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+def test_recorded_on_a_gpu():
+    plain, graphed = (DBTM(replace(config(), model=replace(config().model, dropout=0.0))) for _ in range(2))
+    for method in (plain, graphed):
+        method.model.cuda()
+
+    def moved(call):
+        return lambda e: call(replace(e, **{n: getattr(e, n).cuda() for n in ("tokens", "prompt", "sample_key")}))
+
+    want = run(moved(lambda e: backward(plain, e, 0.5)), plain.model)
+    got = run(moved(GraphedBackward(graphed, 0.5)), graphed.model)
+    for (terms, gradients), (terms_plain, gradients_plain) in zip(got, want, strict=True):
+        for name in terms_plain:
+            torch.testing.assert_close(terms[name], terms_plain[name], rtol=1e-4, atol=1e-6)
+        for a, b in zip(gradients, gradients_plain, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)

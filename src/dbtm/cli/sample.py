@@ -1,16 +1,24 @@
-"""`dbtm sample CHECKPOINT`: draw sequences from a trained map."""
+"""`dbtm sample CHECKPOINT`: draw texts, programs or token sequences, and watch them being refined."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dbtm.cli import files
+from dbtm.cli.evaluate import _progress, _show
+from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
 from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    from dbtm.sampling import Sampler, Trace
+    from dbtm.viz.text import Sample
 
 
 def sample(
-    checkpoint: Annotated[str, typer.Argument(help="A checkpoint folder, or a run, of which the newest is taken.")],
+    checkpoint: Annotated[
+        str, typer.Argument(help="A checkpoint folder, a run, of which the newest is taken, or a model of the package.")
+    ],
     n: Annotated[int, typer.Option(help="How many samples.")] = 4,
     nfe: Annotated[int | None, typer.Option(help="Network evaluations: the budget of refinement rounds.")] = None,
     kappa: Annotated[float | None, typer.Option(help="Commit what scores at least this.")] = None,
@@ -19,17 +27,40 @@ def sample(
     repetition_penalty: Annotated[float | None, typer.Option(help="0 is off.")] = None,
     scorer: Annotated[str | None, typer.Option(help="confidence, quality or none.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same samples.")] = 0,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            help="Text that samples begin with; spaces at its end are left to the model. For programs: the question "
+            "(default: built-in ones)."
+        ),
+    ] = None,
+    suffix: Annotated[str | None, typer.Option(help="Text that samples end with.")] = None,
+    infill: Annotated[
+        str | None,
+        typer.Option(help="Text with holes, each marked by two or more underscores: 'The ____ of ____'."),
+    ] = None,
+    hole: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens in every hole of --infill; what is left of the sequence continues the text. (Default: the "
+            "holes share all that the text leaves.)"
+        ),
+    ] = None,
     given: Annotated[
         str | None, typer.Option(help="Tokens to keep, _ where to generate: '3 1 _ _ 7' (prompt, suffix, infilling).")
     ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Show every round.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write tokens and trace as JSON.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write tokens, texts and rounds as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained page that replays the rounds.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Draw samples; see them refined round by round with --trace."""
+    """Draw samples; see them refined round by round with --trace or in a page, --html."""
     if n < 1:
         raise UsageError("--n must be at least 1")
-    files.check("--json", json_file)
+    if hole is not None and (infill is None or hole < 1):
+        raise UsageError("--hole belongs to --infill" if infill is None else "--hole must be at least 1")
+    for option, path in (("--json", json_file), ("--html", html)):
+        files.check(option, path)
     from dbtm.loading import load
 
     sampler = load(checkpoint, device)
@@ -42,45 +73,67 @@ def sample(
         "scorer": scorer,
     }
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    tokens, clean = _given(given, n, sampler.model.config.vocab, sampler.model.config.length)
-    result = sampler.sample(tokens=tokens, clean=clean, seed=seed, trace=trace or json_file is not None, **options)
-    for b in range(n):
-        if trace:
-            _print_rounds(result, b)
-        text = sampler.task.text(result.tokens[b]) if sampler.task else " ".join(map(str, result.tokens[b]))
-        print(f"{text}    ({result.nfe[b]} NFE)")
+    settings = sampler.with_options(**options)
+    kind = _kind(sampler, Words(prompt, suffix, infill, hole, given), n, seed)
+    wanted = trace or json_file is not None or html is not None
+    result = _draw(sampler, kind, seed=seed, trace=wanted, **options)
+    samples = kind.samples(result)
+    kind.show(result, samples, trace)
     if json_file is not None:
-        _write_json(json_file, result)
+        _write_json(json_file, kind, result)
+    if html is not None:
+        told = {"checkpoint": checkpoint, "budget": f"{settings.nfe} network evaluations", "kappa": settings.kappa}
+        rest = {"temperature": settings.temperature, "sigma": settings.sigma, "scorer": settings.scorer, "seed": seed}
+        _write_page(html, kind, samples, told | rest)
 
 
-def _given(text: str | None, n: int, vocab: int, length: int):
-    """(tokens, clean) for n copies of what is given."""
-    import numpy as np
+def _kind(sampler: "Sampler", words: Words, n: int, seed: int) -> Kind:
+    """What was asked for, by the kind of the model; every mistake in it is found before anything is sampled."""
+    from dbtm.cli.sample_programs import Programs
+    from dbtm.tasks.gsm8k.task import Gsm8k
+    from dbtm.tasks.text.task import Text
 
-    words = text.split() if text is not None else ["_"] * length
-    if len(words) != length:
-        raise UsageError(f"--given has {len(words)} entries, the model's sequences have {length}")
-    for word in words:
-        if word != "_" and not (word.isdecimal() and int(word) < vocab):
-            raise UsageError(f"--given: '{word}' is not a token (0..{vocab - 1}) or _")
-    row = np.array([0 if word == "_" else int(word) for word in words])
-    clean = np.array([word != "_" for word in words])
-    return np.tile(row, (n, 1)), np.tile(clean, (n, 1))
+    task = sampler.task
+    assert task is not None
+    if isinstance(task, Gsm8k):
+        return Programs(task, words, n, seed)
+    return Texts(task, words, n) if isinstance(task, Text) else Tokens(task, words, n)
 
 
-def _print_rounds(result, b: int) -> None:
-    """One line a round: committed tokens plain, refining ones in parentheses."""
-    for r, state in enumerate(result.rounds[: result.nfe[b]], 1):
-        shown = (str(t) if c else f"({t})" for t, c in zip(state.tokens[b], state.committed[b], strict=True))
-        print(f"  round {r}: {' '.join(shown)}")
+def _draw(sampler: "Sampler", kind: Kind, **options: Any) -> "Trace":
+    """The samples, in batches small enough for a progress bar to move."""
+    from functools import partial
+
+    from dbtm.evals.draw import fitting_batch
+
+    fits = fitting_batch(sampler)
+    sampler.batch = min(sampler.batch, fits if sampler.device.type == "cuda" else max(1, fits // 16))
+    with _progress() as progress:
+        bar = progress.add_task("sampling", total=len(kind.tokens_BL))
+        show = partial(_show, progress, bar)
+        return sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, progress=show, **options)
 
 
-def _write_json(path: Path, result) -> None:
+def _write_json(path: Path, kind: Kind, result: "Trace") -> None:
     import json
 
     rounds = [
         {"tokens": r.tokens.tolist(), "committed": r.committed.tolist(), "score": r.score.tolist()}
         for r in result.rounds
     ]
-    document = {"tokens": result.tokens.tolist(), "nfe": result.nfe.tolist(), "rounds": rounds}
+    document = {
+        "tokens": result.tokens.tolist(),
+        "given": result.prompt.tolist(),
+        **kind.document(result),
+        "nfe": result.nfe.tolist(),
+        "rounds": rounds,
+    }
     files.write(path, json.dumps(document) + "\n")
+
+
+def _write_page(path: Path, kind: Kind, samples: "list[Sample]", facts: dict[str, Any]) -> None:
+    from dbtm.viz.text_page import text_page
+
+    count = f"{len(samples)} {kind.noun}s" if len(samples) > 1 else f"A {kind.noun}"
+    files.write(path, text_page(samples, {"title": f"{count}, refined", **facts}, code=kind.noun == "program"))
+    print(f"page: {path}")

@@ -15,7 +15,9 @@ Its fields are its configuration: saved with the checkpoint, changed with `--set
 """
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -49,6 +51,14 @@ class Task:
         """(L, axes) entries of the learned position tables `model.position_axes`, where the model has them."""
         return None
 
+    def files(self) -> dict[str, str]:
+        """{name: text} of small files that a checkpoint carries (a tokenizer), asked for before training begins."""
+        return {}
+
+    def with_files(self, found: Mapping[str, Path]) -> "Task":
+        """This task on what a checkpoint carries, {name: path}, so that it needs nothing from where it was trained."""
+        return self
+
     def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
         """A quick measure of success for metrics.jsonl; the key 'score', where present, picks the best checkpoint."""
         return {}
@@ -61,9 +71,11 @@ class Task:
 _TASKS: dict[str, type[Task]] = {}
 _BUILT_IN = {
     "categorical": "dbtm.tasks.toy",
+    "gsm8k": "dbtm.tasks.gsm8k.task",
     "markov": "dbtm.tasks.toy",
     "own": "dbtm.tasks.own",
     "sudoku": "dbtm.tasks.sudoku.task",
+    "text": "dbtm.tasks.text.task",
 }
 
 

@@ -1,7 +1,9 @@
 """Text as a task: blocks of a prepared set, all of them generated."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +11,8 @@ import numpy as np
 from dbtm import rng
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
-from dbtm.tasks.text.shards import Blocks, Prepared
+from dbtm.tasks.text.borders import BORDERS, Borders
+from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -115,6 +118,28 @@ class Text(Task):
 
     def text(self, tokens: np.ndarray) -> str:
         return self.decode(np.asarray(tokens)[None])[0]
+
+    @cached_property
+    def borders(self) -> Borders:
+        """What stands at the borders of blocks: as the checkpoint or the data tell it, else ends of text by name."""
+        from dbtm.tasks.text import tokenizer as tokenizers
+
+        carried = Path(self.tokenizer).with_name(BORDERS) if self.tokenizer else None
+        if carried is not None and carried.is_file():
+            return Borders.read(carried)
+        if self.data and Path(self.data, MANIFEST).is_file():
+            return Borders.of_set(self.prepared.manifest)
+        return Borders(*tokenizers.edges(self.words), around=False)
+
+    def files(self) -> dict[str, str]:
+        from dbtm.tasks.text import tokenizer as tokenizers
+
+        return {tokenizers.FILE: self.words.to_str(), BORDERS: self.borders.text()}
+
+    def with_files(self, found: Mapping[str, Path]) -> "Text":
+        from dbtm.tasks.text import tokenizer as tokenizers
+
+        return replace(self, tokenizer=str(found[tokenizers.FILE])) if tokenizers.FILE in found else self
 
     # -- quick evaluation ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,162 @@
+"""What each ingredient is worth: arms that differ in one setting, trained side by side for the same time.
+
+    python benchmarks/ablations.py run sudoku --minutes 8 --at-once 4 --out runs/ablations
+    python benchmarks/ablations.py report sudoku --out runs/ablations --json results/sudoku-ablations.json
+
+Arms of a round share the GPU in equal parts where its multi-process service runs (`nvidia-cuda-mps-control -d`): each
+is given 1 / at-once of the processors. `report` collects the curves and draws them beside the JSON, as an SVG.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbtm.evals.report import commit, hardware
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A name, what it tells, and how it differs from the base."""
+
+    name: str
+    question: str
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A recipe, what all its arms share, the arms, and the measure that the figure shows."""
+
+    recipe: str
+    shared: tuple[str, ...]
+    arms: tuple[Arm, ...]
+    measure: str
+
+
+STUDIES = {
+    "sudoku": Study(
+        "sudoku",
+        ("train.batch=256", "train.evaluate_every=200", "train.checkpoint_every=1000", "task.pool=50000"),
+        (
+            Arm("all of it", "the recipe"),
+            Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
+            Arm("no ril", "refinement in the loop", ("ril.weight=0", "loss.interpolant_fraction=1")),
+            Arm("no loops", "looped depth: 8 blocks applied once", ("model.loops=1",)),
+            Arm("no symmetries", "augmentation by the symmetries of the grid", ("task.augment=false",)),
+            Arm("AdamW", "Muon on the matrices", ("optim.name=adamw", "optim.lr=3e-4")),
+            Arm("self-conditioning", "T of the round before as a further input", ("model.self_condition=true",)),
+            Arm("all rows in every round", "half of the rows leave after round 1", ("ril.later_fraction=1",)),
+        ),
+        "solved_4",
+    ),
+    "mini": Study(  # the same on two CPU cores, to try this file out
+        "sudoku-mini",
+        ("train.evaluate_every=25", "task.pool=2000"),
+        (Arm("all of it", "the recipe"), Arm("no transport", "the paper's transport term", ("loss.transport=0",))),
+        "solved_4",
+    ),
+}
+
+
+def folder(out: Path, arm: Arm) -> Path:
+    return out / arm.name.replace(" ", "-")
+
+
+def start(study: Study, arm: Arm, minutes: float, out: Path, share: float, data: str | None) -> subprocess.Popen:
+    """One arm as a process of its own, with its part of the GPU."""
+    settings = [word for setting in (*study.shared, *arm.settings) for word in ("--set", setting)]
+    words = ["train", study.recipe, "--out", str(folder(out, arm)), "--minutes", str(minutes), *settings]
+    words += ["--data", data] if data else []
+    environment = {**os.environ, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}"}
+    folder(out, arm).parent.mkdir(parents=True, exist_ok=True)
+    with open(folder(out, arm).with_suffix(".log"), "w") as log:
+        return subprocess.Popen([sys.executable, "-m", "dbtm", *words], stdout=log, stderr=log, env=environment)
+
+
+def run(study: Study, wanted: list[str], minutes: float, at_once: int, out: Path, data: str | None) -> None:
+    """Rounds of arms; one that fails is named, the others go on."""
+    arms = [arm for arm in study.arms if not wanted or arm.name in wanted]
+    for first in range(0, len(arms), at_once):
+        now = arms[first : first + at_once]
+        began = time.monotonic()
+        running = [(arm, start(study, arm, minutes, out, 1 / at_once, data)) for arm in now]
+        for arm, process in running:
+            print(f"{arm.name}: exit code {process.wait()} after {time.monotonic() - began:.0f} s", flush=True)
+
+
+def curve(path: Path) -> list[dict]:
+    """The quick evaluations of a run, with the seconds it had trained by then."""
+    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    points, seconds = [], 0.0
+    for record in records:
+        seconds = record.get("seconds", seconds)
+        found = {key.removeprefix("eval/"): value for key, value in record.items() if key.startswith("eval/")}
+        if found:
+            points.append({"step": record["step"], "seconds": seconds, **found})
+    return points
+
+
+def report(study: Study, out: Path, path: Path) -> None:
+    """The JSON of what has been run so far, and the figure."""
+    import torch
+
+    rows = []
+    for arm in study.arms:
+        if (folder(out, arm) / "metrics.jsonl").is_file():
+            row = {
+                "arm": arm.name,
+                "question": arm.question,
+                "settings": arm.settings,
+                "curve": curve(folder(out, arm)),
+            }
+            rows.append(row)
+            print(f"{arm.name:28s} {row['curve'][-1] if row['curve'] else 'no evaluation yet'}")
+    machine = hardware(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    document = {"recipe": study.recipe, "shared": study.shared, "measure": study.measure, "arms": rows}
+    path.write_text(json.dumps({**document, "hardware": machine, "commit": commit()}, indent=1) + "\n")
+    draw(document, path.with_suffix(".svg"))
+
+
+def draw(document: dict, path: Path) -> None:
+    """The measure over the seconds of training, one line an arm."""
+    import matplotlib as mpl
+
+    from dbtm.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure, panel
+
+    with mpl.rc_context(RC):
+        figure = new_figure(6.4, 4.0)
+        ax = figure.subplots()
+        for i, row in enumerate(document["arms"]):
+            x, y = zip(*((p["seconds"], p[document["measure"]]) for p in row["curve"]), strict=True)
+            colour = INK if i == 0 else VERTEX_COLOURS[(i - 1) % len(VERTEX_COLOURS)]
+            ax.plot(x, y, LINES[(i // len(VERTEX_COLOURS)) % len(LINES)], color=colour, label=row["arm"], lw=1.4)
+        ax.set_xlabel("seconds of training on an equal part of one GPU")
+        panel(ax, "", document["measure"].replace("_", " at ") + " NFE")
+        ax.legend()
+        figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "report"])
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("--out", type=Path, default=Path("runs/ablations"))
+    parser.add_argument("--arms", nargs="*", default=[], help="names; default: all")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--data", help="prepared set, for text")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    study = STUDIES[given.study]
+    if given.command == "run":
+        run(study, given.arms, given.minutes, given.at_once, given.out, given.data)
+    report(study, given.out, given.json or given.out / "ablations.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""What a user gives of a text, as tokens in their places: a prompt, a suffix, or a text with holes anywhere.
+
+A text with holes is a list of parts, a string or HOLE: "The ____ of ____" is ["The ", HOLE, " of ", HOLE]. Tokenizers
+write a space as the beginning of the word behind it, so a space in front of a hole is left to the model.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from dbtm.errors import UsageError
+from dbtm.tasks.text.task import Text
+
+HOLE = None
+Parts = list[str | None]
+_MARK = re.compile(r"_{2,}")
+
+
+def around(prompt: str, suffix: str) -> Parts:
+    """A hole between a beginning and an end; an end that begins with a word is set off by a space."""
+    return [prompt, HOLE, f" {suffix}" if suffix[:1].isalnum() else suffix]
+
+
+def template(text: str) -> Parts:
+    """A text in which two or more underscores mark a hole."""
+    parts: Parts = []
+    for i, piece in enumerate(_MARK.split(text)):
+        parts += [piece] if i == 0 else [HOLE, piece]
+    if HOLE not in parts:
+        raise UsageError("--infill has no hole: mark one with two or more underscores, as in 'The ____ of'")
+    return parts
+
+
+def place(task: Text, parts: Sequence[str | None], hole: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens, clean), (L,) each: the parts from the first position on, generated where clean is false.
+
+    Holes share what the text leaves of the sequence, the first ones getting one token more where it does not divide.
+    With `hole`, each has so many tokens, and what is left behind the last part is generated too. Where blocks have a
+    token around them, it stands around all this.
+    """
+    pieces = [_encode(task, part, before_hole=HOLE in parts[i + 1 : i + 2]) for i, part in enumerate(parts)]
+    n_given, n_holes = sum(len(piece) for piece in pieces if piece is not None), parts.count(HOLE)
+    before, after = ([task.borders.bos], [task.borders.eos]) if task.borders.around and n_given else ([], [])
+    room = task.length - len(before) - len(after)
+    if n_given + n_holes * (hole or 1) > room:
+        raise UsageError(
+            f"{n_given} given and at least {n_holes * (hole or 1)} generated tokens are more than the {room} that a "
+            f"sequence of this model holds: give less text{'' if hole is None else ' or a smaller --hole'}"
+        )
+    left, rest = divmod(room - n_given, n_holes) if hole is None else (hole, 0)
+    row = [(token, True) for token in before]
+    for piece in pieces:
+        if piece is None:
+            row += [(0, False)] * (left + (rest > 0))
+            rest -= 1
+        else:
+            row += [(token, True) for token in piece]
+    row += [(0, False)] * (task.length - len(row) - len(after)) + [(token, True) for token in after]
+    return np.array([token for token, _ in row]), np.array([clean for _, clean in row])
+
+
+def check_utf8(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError("the text given is not UTF-8") from None
+
+
+def _encode(task: Text, part: str | None, before_hole: bool) -> list[int] | None:
+    if part is None:
+        return None
+    check_utf8(part)
+    return task.encode(part.rstrip(" ") if before_hole else part)

@@ -1,0 +1,259 @@
+"""`dbtm sample` on a model of text and one of programs, both untrained, and both far from their data."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import dbtm
+from dbtm.config import ModelConfig, RunConfig, dumps
+from dbtm.nn import TransportMap
+from dbtm.sampling.trace import Trace
+from dbtm.tasks.gsm8k.layout import train_tokenizer
+from dbtm.tasks.gsm8k.prepared import Source, write
+from dbtm.tasks.gsm8k.synthetic import held_out, problem
+from dbtm.tasks.gsm8k.task import Gsm8k
+from dbtm.tasks.text import tokenizer as tokenizers
+from dbtm.tasks.text.prepare import Layout, prepare
+from dbtm.tasks.text.sources import whole
+from dbtm.tasks.text.task import Text
+from dbtm.train import checkpoint
+from dbtm.viz.spell import visible
+
+LENGTH = 24
+SENTENCES = [f"The naïve fox jumps over {i} lazy dogs of 北京." for i in range(60)]
+
+
+def save(folder, task):
+    """A checkpoint of random weights; the data that its task names is gone."""
+    sizes = ModelConfig(vocab=task.vocab, length=task.length, width=16, depth=1, heads=2, quality=False)
+    torch.manual_seed(0)
+    model = TransportMap(sizes)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    config = RunConfig(recipe="test", task=task, model=sizes)
+    checkpoint.write(folder, {"ema": model.state_dict()}, {"config": dumps(config)}, task.files())
+    shutil.rmtree(task.data)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    words = tokenizers.train(SENTENCES, 300)
+    prepare([(None, whole(SENTENCES))], words, folder / "data", Layout(LENGTH, validation=0))
+    return save(folder / "step-00000001", Text(data=str(folder / "data"), vocab=300, length=LENGTH))
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    folder, examples = tmp_path_factory.mktemp("programs"), [problem(key) for key in range(30)]
+    words = train_tokenizer((f"{e.question}\n{e.code}" for e in examples), 500)
+    write(folder / "data", words, 240, [Source({}, examples)])
+    return save(folder / "step-00000001", Gsm8k(data=str(folder / "data"), vocab=500, length=240))
+
+
+@pytest.fixture
+def sample(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: command("sample", *words)
+
+
+def test_texts_are_what_the_sampler_draws(sample, text):
+    code, out, _ = sample(text, "--n", 3, "--nfe", 2, "--temperature", 1, "--seed", 5)
+    assert code == 0
+    sampler = dbtm.load(text)
+    trace = sampler.sample(3, nfe=2, temperature=1.0, seed=5)
+    want = [visible(sampler.task.text(row).replace("<|endoftext|>", "∎")) for row in trace.tokens]
+    assert len(set(want)) == 3
+    heading = "sample {} of 3  {} NFE\n"
+    assert out == "".join(f"{heading.format(b + 1, trace.nfe[b])}{want[b]}\n\n" for b in range(3))
+
+
+def test_many_samples_do_not_depend_on_the_batch(sample, text, monkeypatch):
+    from dbtm.evals import draw
+
+    whole = sample(text, "--n", 5, "--nfe", 2)[1]
+    monkeypatch.setattr(draw, "fitting_batch", lambda sampler: 32)  # two at a time
+    assert sample(text, "--n", 5, "--nfe", 2)[1] == whole
+
+
+def test_what_is_given_stays_and_the_json_tells_all(sample, text):
+    words = ["--n", 2, "--nfe", 3, "--infill", "The ____ of ____.", "--hole", 4, "--json", "s.json"]
+    code, out, _ = sample(text, *words)
+    assert code == 0
+    found = json.loads(Path("s.json").read_text())
+    task = dbtm.load(text).task
+    clean = np.array(found["given"])
+    assert found["text"] == task.decode(np.array(found["tokens"]))
+    start, middle = (len(task.encode(part)) for part in ("The", " of"))
+    for row, line in zip(found["tokens"], found["text"], strict=True):
+        assert line.startswith("The")
+        assert task.text(np.array(row[start + 4 : start + 4 + middle])) == " of"
+        assert task.text(np.array(row)[start + 8 + middle :])[0] == "."
+    assert (clean.sum(-1) == start + middle + 1).all()
+    assert len(found["rounds"]) == max(found["nfe"])
+    last = found["rounds"][-1]
+    assert (last["tokens"], np.array(last["committed"]).all()) == (found["tokens"], True)
+    assert out.count("sample ") == 2
+
+
+def test_the_trace_tells_given_committed_and_refining_apart(sample, text):
+    code, out, _ = sample(text, "--n", 1, "--nfe", 3, "--prompt", "The fox ", "--suffix", "dogs", "--trace")
+    assert code == 0
+    rounds = re.findall(r"^round (\d)  (\d+)/(\d+) committed$", out, re.M)
+    assert [int(number) for number, _, _ in rounds] == list(range(1, len(rounds) + 1))
+    assert rounds[-1][1] == rounds[-1][2]
+    assert out.count("«The fox»") == len(rounds)
+    assert out.count("« dogs»") + out.count(" «dogs»") == len(rounds)
+    assert out.splitlines()[-2].startswith("«given»   committed   ‹refining›")
+
+
+def test_the_page_replays_the_samples(sample, text):
+    code, out, _ = sample(text, "--n", 2, "--nfe", 3, "--prompt", "The", "--html", "p.html", "--json", "s.json")
+    assert (code, "page: p.html" in out) == (0, True)
+    page = Path("p.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    document = json.loads(Path("s.json").read_text())
+    assert [len(each["rounds"]) for each in data] == document["nfe"]
+    assert [each["given"] for each in data] == np.array(document["given"]).astype(int).tolist()
+    assert "<h1>2 texts, refined</h1>" in page
+
+
+def test_tokens_can_still_be_given_by_number(sample, text):
+    code, out, _ = sample(text, "--n", 1, "--given", " ".join(["0"] * 3 + ["_"] * (LENGTH - 3)))
+    assert (code, out.splitlines()[1][:3]) == (0, "∎∎∎")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prompt", "fox " * 40], r"\d+ given and at least 1 generated tokens are more than the 24 "),
+        (["--infill", "no hole"], "--infill has no hole"),
+        (["--infill", "a ____", "--hole", "0"], "--hole must be at least 1"),
+        (["--infill", "a ____", "--hole", "99"], "at least 99 generated tokens"),
+        (["--hole", "3"], "--hole belongs to --infill"),
+        (["--infill", "a ____", "--prompt", "b"], "--prompt is part of --infill"),
+        (["--given", "1 _", "--suffix", "b"], "--suffix and --given both"),
+        (["--given", "1 _"], "--given has 2 entries, the model's sequences have 24"),
+        (["--prompt", "a\udcff"], "not UTF-8"),
+        (["--html", "no/p.html"], "there is no folder no"),
+        (["--nfe", "0"], "nfe=0 must be positive"),
+        (["--scorer", "quality"], "no quality head"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(sample, text, tmp_path, words, message):
+    code, out, err = sample(text, *words)
+    assert (code, out) == (2, "")
+    assert re.search(message, err)
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_words_are_for_models_that_know_them(sample):
+    for option in ("--prompt", "--suffix", "--infill"):
+        code, _, err = sample("sudoku", option, "a __")
+        assert (code, f"{option} is for text, but this model was trained on 'sudoku'" in err) == (2, True)
+
+
+def test_a_page_of_plain_tokens(sample, untrained):
+    code, _, _ = sample(untrained, "--n", 1, "--nfe", 2, "--html", "p.html")
+    assert code == 0
+    (each,) = json.loads(re.search(r'id="data">(.*?)</script>', Path("p.html").read_text(encoding="utf-8"))[1])
+    assert all(part.strip().isdecimal() for part in each["rounds"][0]["parts"])
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_is_answered_by_programs(sample, programs):
+    question = "Tom has 3 apples and buys 4 more. How many apples has he now?"
+    code, out, _ = sample(programs, "--n", 2, "--nfe", 2, "--prompt", question, "--json", "s.json", "--html", "p.html")
+    assert code == 0
+    assert out.count(question) == 2
+    assert out.count("no answer (") == 2, "the model is untrained"
+    found = json.loads(Path("s.json").read_text())
+    assert found["questions"] == [question] * 2
+    assert found["answers"] == [None, None]
+    assert [outcome["value"] for outcome in found["outcomes"]] == [None, None]
+    assert found["programs"] == dbtm.load(programs).task.programs(np.array(found["tokens"]), np.array(found["given"]))
+    page = Path("p.html").read_text(encoding="utf-8")
+    assert 'class="sheet code"' in page
+    (first, _) = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    assert first["question"] == question
+    assert not any(first["given"]), "the question is not shown twice"
+
+
+def test_without_a_question_held_out_ones_are_asked(sample, programs):
+    code, out, _ = sample(programs, "--n", 2, "--nfe", 1, "--seed", 3, "--trace")
+    assert code == 0
+    for example in held_out(2, 3):
+        assert example.question in out
+    assert out.count("round 1  ") == 2
+
+
+def test_a_right_program_is_run_and_shown(sample, programs, monkeypatch):
+    """The map is replaced by the gold answers: the first is right, the second wrong by one."""
+    from dbtm.sampling.sampler import Sampler
+
+    examples = held_out(2)
+    examples[1] = examples[1]._replace(code=examples[1].code.replace("return ", "return 1 + "))
+
+    def gold(self, *, tokens, clean, **options):
+        rows, _ = self.task.layout.fill(self.task.layout.rows(examples))
+        assert (rows[clean] == tokens[clean]).all()
+        return Trace(rows, np.ones(len(rows), int), clean)
+
+    monkeypatch.setattr(Sampler, "sample", gold)
+    code, out, _ = sample(programs, "--n", 2)
+    assert code == 0
+    for example in examples:
+        assert example.code.strip("\n") in out
+    right, wrong = (example.answer for example in examples)
+    assert re.search(rf"^returns {right:g}(\.0)?, correct$", out, re.M)
+    assert re.search(rf"^returns {wrong + 1:g}(\.0)?, wrong: it is {wrong:g}$", out, re.M)
+
+
+def test_programs_that_cannot_be_run_are_shown(sample, programs, monkeypatch):
+    from dbtm import sandbox
+    from dbtm.errors import UsageError
+
+    class Broken:
+        def __enter__(self):
+            raise UsageError("programs cannot be run here")
+
+        def __exit__(self, *error):
+            pass
+
+    monkeypatch.setattr(sandbox, "Sandbox", Broken)
+    code, out, _ = sample(programs, "--n", 1, "--nfe", 1)
+    assert (code, "no answer (not run: programs cannot be run here)" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--suffix", "x"], "--suffix is for text: a program is generated from its question"),
+        (["--given", "1"], "--given is for text"),
+        (["--prompt", "  "], "--prompt is empty"),
+        (["--prompt", "many apples " * 100], r"\d{3} given and at least 1 generated tokens are more than the 240 "),
+    ],
+)
+def test_questions_that_make_no_sense(sample, programs, words, message):
+    code, out, err = sample(programs, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(message, err)
+
+
+def test_problems_that_leave_no_room(sample, programs, tmp_path):
+    task = replace(dbtm.load(programs).task, length=8)
+    (tmp_path / "data").mkdir()
+    short = save(tmp_path / "step-00000001", replace(task, data=str(tmp_path / "data")))
+    code, _, err = sample(short)
+    assert (code, "too long for 8 tokens: ask your own with --prompt" in err) == (2, True)
