@@ -274,10 +274,10 @@ class RunConfig:
             )
         if self.optim.warmup > self.train.steps:
             raise UsageError(f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}")
-        if self.train.graph and (self.path.coupling == "ot" or self.distill.weight or not self.model.small_vocab):
+        if self.train.graph and (self.distill.weight or not self.model.small_vocab):
             raise UsageError(
-                "train.graph=true cannot record steps that wait for the CPU: it needs path.coupling=independent, "
-                "distill.weight=0 and a vocabulary of at most 64"
+                "train.graph=true cannot record steps that wait for the CPU: it needs distill.weight=0 and a "
+                "vocabulary of at most 64"
             )
         if self.distill.weight and self.distill.start >= self.train.steps:
             raise UsageError(

@@ -57,3 +57,14 @@ def test_the_kernel_draws_the_same_numbers(V):
     got = triton_noise.draw(noise, torch.float32, V + 3)
     torch.testing.assert_close(got[..., :V], noise.dense(), rtol=1e-4, atol=2e-6)
     assert (got[..., V:] == 0).all()
+
+
+@needs_triton
+@pytest.mark.parametrize(("B", "V"), [(3, 7), (130, 12)])
+def test_the_kernel_costs_the_coupling_the_same(B, V):
+    from dbtm.kernels import triton_noise
+
+    noise = Noise(rng.fold(3, torch.arange(B)).to(DEVICE), 3, V, sigma=0.5)
+    tokens, target = torch.randint(0, V, (B, 3), device=DEVICE), torch.rand(B, 3, device=DEVICE) < 0.7
+    got = triton_noise.cost(noise, tokens, target)
+    torch.testing.assert_close(got, ot_cost(noise, tokens, target), rtol=1e-4, atol=1e-5)

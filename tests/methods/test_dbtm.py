@@ -1,6 +1,7 @@
 """The training step against a slow transcription of alg:btm-train-context and alg:btm-ril, in float64."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from dbtm.config import DistillConfig, LossConfig, PathConfig, RilConfig
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
 from dbtm.methods.distill import teacher_rollout
+from dbtm.simplex import ot_cost
 from dbtm.simplex.commit import commit
 from tests.train.test_resume import tiny_run
 
@@ -149,6 +151,17 @@ def test_noise_is_permuted_by_the_coupling_and_prompts_stay():
     state, _ = coupled.draw_state(batch, coupled.draw_noise(batch))
     assert state.clean[batch.prompt].all()
     assert torch.equal(state.tokens, batch.tokens)
+
+
+def test_the_coupling_may_be_prepared():
+    method, batch = build(), examples()
+    ahead = method.prepare(batch)
+    assert sorted(ahead.noise_rows.tolist()) == list(range(B))
+    assert torch.equal(method.draw_noise(ahead).key, method.draw_noise(batch).key)
+    cost = ot_cost(method.noise(batch, 0), batch.tokens, ~batch.prompt)
+    best = min(sum(cost[p[j], j] for j in range(B)) for p in permutations(range(B)))
+    assert sum(cost[ahead.noise_rows[j], j] for j in range(B)).item() == pytest.approx(best.item())
+    assert build(path=PathConfig(coupling="independent")).prepare(batch) is batch
 
 
 def test_noise_depends_on_seed_step_and_sample_only():

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from dbtm.kernels.dispatch import no_triton
+from dbtm.simplex.coupling import ot_cost
 from dbtm.simplex.noise import Noise
 
 BUDGET = 2**29  # bytes of noise that may exist at once
@@ -15,6 +16,15 @@ def embed(noise: Noise, weight_VD: Tensor) -> Tensor:
     if len(noise) * noise.length * noise.vocab * weight_VD.element_size() <= BUDGET:
         return draw(noise, weight_VD.dtype) @ weight_VD
     return _Embed.apply(noise, weight_VD)
+
+
+def coupling_cost(noise: Noise, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
+    """`simplex.ot_cost`, (B, B), from the numbers of x0 that it needs."""
+    if not no_triton(noise.key.is_cuda, noise.dtype, 0):
+        from dbtm.kernels import triton_noise
+
+        return triton_noise.cost(noise, tokens_BL, target_BL)
+    return ot_cost(noise, tokens_BL, target_BL)
 
 
 def draw(noise: Noise, dtype: torch.dtype, columns: int | None = None) -> Tensor:

@@ -17,23 +17,46 @@ def mix(z):
 
 
 @triton.jit
+def normals(key, word):
+    """The pair of standard normals of a word of a key's stream."""
+    z = mix(key + (word + 1).to(tl.uint64, bitcast=True) * 0x9E3779B97F4A7C15)
+    u = ((z >> 32).to(tl.float32) + 0.5) * (2.0**-32)
+    angle = (z & 0xFFFFFFFF).to(tl.float32) * (6.283185307179586 * 2.0**-32)
+    radius = tl.sqrt(-2.0 * tl.log(u))
+    return radius * tl.cos(angle), radius * tl.sin(angle)
+
+
+@triton.jit
 def draw_kernel(key_ptr, out_ptr, sigma, L, V, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
     """BLOCK words of one row (b, l), two numbers each; a row of odd length shares a word with its neighbour."""
     row = tl.program_id(0).to(tl.int64)
     first = (row % L) * V  # the row's first entry among its sample's L V
     word = first // 2 + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(key_ptr + row // L).to(tl.uint64, bitcast=True)
-    z = mix(key + (word + 1).to(tl.uint64, bitcast=True) * 0x9E3779B97F4A7C15)
-    u = ((z >> 32).to(tl.float32) + 0.5) * (2.0**-32)
-    angle = (z & 0xFFFFFFFF).to(tl.float32) * (6.283185307179586 * 2.0**-32)
-    radius = sigma * tl.sqrt(-2.0 * tl.log(u))
+    even, odd = normals(key, word)
     column = 2 * word - first
     out_ptr += row * COLUMNS
-    even, odd = radius * tl.cos(angle), radius * tl.sin(angle)
     kind = out_ptr.dtype.element_ty
-    tl.store(out_ptr + column, tl.where(column < V, even, 0.0).to(kind), mask=(column >= 0) & (column < COLUMNS))
+    inside = (column >= 0) & (column < COLUMNS)
+    tl.store(out_ptr + column, tl.where(column < V, sigma * even, 0.0).to(kind), mask=inside)
     column += 1
-    tl.store(out_ptr + column, tl.where(column < V, odd, 0.0).to(kind), mask=column < COLUMNS)
+    tl.store(out_ptr + column, tl.where(column < V, sigma * odd, 0.0).to(kind), mask=column < COLUMNS)
+
+
+@triton.jit
+def cost_kernel(key_ptr, tokens_ptr, target_ptr, out_ptr, sigma, B, V, L: tl.constexpr, BLOCK: tl.constexpr):
+    """-sum_l x0_i[l, x1_j[l]] of one noise row i and BLOCK data rows j; tokens and target are (L, B)."""
+    i = tl.program_id(0)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(key_ptr + i).to(tl.uint64, bitcast=True)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for l in range(L):
+        token = tl.load(tokens_ptr + l * B + j, mask=j < B, other=0)
+        counts = tl.load(target_ptr + l * B + j, mask=j < B, other=0)
+        entry = l * V + token  # 64 bits wide: tokens are
+        even, odd = normals(key, entry // 2)
+        total += tl.where(counts != 0, tl.where(entry % 2 == 0, even, odd), 0.0)
+    tl.store(out_ptr + i.to(tl.int64) * B + j, -sigma * total, mask=j < B)
 
 
 def draw(noise: Noise, dtype: torch.dtype, columns: int) -> Tensor:
@@ -43,4 +66,17 @@ def draw(noise: Noise, dtype: torch.dtype, columns: int) -> Tensor:
     grid = (len(noise) * noise.length, triton.cdiv(columns // 2 + 1, block))
     with torch.cuda.device_of(out):
         draw_kernel[grid](noise.key, out, noise.sigma, noise.length, noise.vocab, COLUMNS=columns, BLOCK=block)
+    return out
+
+
+def cost(noise: Noise, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
+    """`simplex.ot_cost`, (B, B)."""
+    B = len(noise)
+    out = torch.empty(B, B, device=tokens_BL.device)
+    tokens, target = tokens_BL.T.contiguous(), target_BL.T.to(torch.int8).contiguous()
+    block = min(128, triton.next_power_of_2(B))
+    with torch.cuda.device_of(out):
+        cost_kernel[(B, triton.cdiv(B, block))](
+            noise.key, tokens, target, out, noise.sigma, B, noise.vocab, L=noise.length, BLOCK=block
+        )
     return out

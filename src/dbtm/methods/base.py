@@ -1,7 +1,7 @@
 """What the trainer knows of a method."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -20,11 +20,19 @@ class Examples:
     sample_key: Tensor  # (B,) int64, folded from (seed of the run, step, index of the sample): not from the batch
     step: int
     dropout_seed: int = 0  # dropout is drawn from torch's generator, for the micro-batch as a whole
+    noise_rows: Tensor | None = None  # (B,) int64: which sample's noise each row is given, where that is known already
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Its tensors by their names."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in found.items() if isinstance(value, Tensor)}
 
     def first(self, fraction: float) -> "Examples":
         """The first rows of the micro-batch, at least one."""
         rows = slice(0, max(1, round(fraction * len(self.tokens))))
-        return replace(self, tokens=self.tokens[rows], prompt=self.prompt[rows], sample_key=self.sample_key[rows])
+        return replace(
+            self, tokens=self.tokens[rows], prompt=self.prompt[rows], sample_key=self.sample_key[rows], noise_rows=None
+        )
 
     def key(self, stream: int) -> Tensor:
         """key_B of one stream of random numbers."""
@@ -48,6 +56,10 @@ class Method(Protocol):
         """The objective in parts: each is backpropagated before the next is asked for, so that only one part's
         activations are alive at a time. A term may come in several parts; they add up.
         """
+        ...
+
+    def prepare(self, examples: Examples) -> Examples:
+        """What can be done for a micro-batch without the weights; it is called ahead of time, in another thread."""
         ...
 
     def phase(self, step: int) -> tuple[bool, ...]:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,12 +11,13 @@ from torch import Tensor
 from dbtm import losses, rng
 from dbtm.config import RunConfig
 from dbtm.errors import UsageError
+from dbtm.kernels.noise import coupling_cost
 from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
 from dbtm.methods.base import Examples, Part
 from dbtm.methods.distill import distill_parts
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
-from dbtm.simplex import Noise, State, assignment, commit, commitment_time, interpolate, ot_cost, partial_context
+from dbtm.simplex import Noise, State, assignment, commit, commitment_time, interpolate, partial_context
 
 # streams of random numbers within a step
 NOISE, TIME, FRACTION, CONTEXT, ROUND, START = range(6)
@@ -89,14 +91,29 @@ class DBTM:
         if noise_BLD.grad is not None:
             shared_BLD.backward(noise_BLD.grad)
 
-    def draw_noise(self, examples: Examples, stream: int = NOISE, *rounds: int) -> Noise:
-        """x0 ~ N(0, sigma^2), coupled to the data: the keys of the noise are permuted, prompts and tokens stay."""
-        model, path = self.config.model, self.config.path
-        key_B = rng.fold(examples.key(stream), *rounds)
-        noise = Noise(key_B, examples.tokens.shape[1], model.vocab, path.sigma, self.noise_dtype)
-        if path.coupling == "ot" and len(noise) > 1:
-            noise = noise[assignment(ot_cost(noise, examples.tokens, ~examples.prompt))]
-        return noise
+    def prepare(self, examples: Examples) -> Examples:
+        """Couple noise to data, which takes a while on the CPU and none of the weights."""
+        if self.config.path.coupling == "independent" or len(examples.tokens) == 1:
+            return examples
+        return replace(examples, noise_rows=self.couple(self.noise(examples, NOISE), examples))
+
+    def noise(self, examples: Examples, *stream: int) -> Noise:
+        """x0 ~ N(0, sigma^2), each row from its own sample's key."""
+        key_B = rng.fold(examples.sample_key, *stream)
+        path = self.config.path
+        return Noise(key_B, examples.tokens.shape[1], self.config.model.vocab, path.sigma, self.noise_dtype)
+
+    def couple(self, noise: Noise, examples: Examples) -> Tensor:
+        """The row of noise that every row of data is given, by optimal transport; prompts and tokens stay."""
+        return assignment(coupling_cost(noise, examples.tokens, ~examples.prompt))
+
+    def draw_noise(self, examples: Examples, *stream: int) -> Noise:
+        """x0, coupled to the data: the keys of the noise are permuted."""
+        noise = self.noise(examples, *(stream or (NOISE,)))
+        if self.config.path.coupling == "independent" or len(noise) == 1:
+            return noise
+        known = None if stream else examples.noise_rows
+        return noise[self.couple(noise, examples) if known is None else known]
 
     @property
     def noise_dtype(self) -> torch.dtype:

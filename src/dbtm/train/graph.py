@@ -15,7 +15,6 @@ from dbtm.methods.base import Examples, Method, backward
 
 Terms = dict[str, Tensor]
 WARM_UP = 3  # calls of a phase before it is recorded
-INPUTS = ("tokens", "prompt", "sample_key")
 
 
 def record(run: Callable[[], Terms]) -> Callable[[], Terms]:
@@ -55,8 +54,8 @@ class GraphedBackward:
         if phase.calls <= WARM_UP:
             return backward(self.method, examples, self.scale)
         if phase.inputs is None or phase.replay is None:
-            inputs = phase.inputs = replace(examples, **{name: getattr(examples, name).clone() for name in INPUTS})
+            inputs = phase.inputs = replace(examples, **{name: x.clone() for name, x in examples.tensors().items()})  # type: ignore[arg-type]
             phase.replay = self.record(lambda: backward(self.method, inputs, self.scale))
-        for name in INPUTS:
-            getattr(phase.inputs, name).copy_(getattr(examples, name))
+        for name, x in phase.inputs.tensors().items():
+            x.copy_(examples.tensors()[name])
         return phase.replay()

@@ -197,7 +197,8 @@ class Trainer:
                 key_B = rng.fold(train.seed, step, torch.from_numpy(index))
                 tensors = (*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays), key_B)
                 tokens, mask, keys = (t.to(self.device, non_blocking=True) for t in tensors)
-                out.append(Examples(tokens, mask, keys, step, dropout_seed=int(key_B[0]) & (2**63 - 1)))
+                examples = Examples(tokens, mask, keys, step, dropout_seed=int(key_B[0]) & (2**63 - 1))
+                out.append(self.method.prepare(examples))
             yield out
 
     # -- reporting and saving --------------------------------------------------------------------------------------
@@ -315,19 +316,31 @@ class _StopOnSignal:
 
 
 class _prefetch:
-    """Prepares the next step's batches in a thread while this one runs."""
+    """Prepares the next step's batches in a thread while this one runs; on a GPU, in a stream of its own."""
 
     def __init__(self, trainer: Trainer):
         self.source = trainer.batches()
+        self.stream = torch.cuda.Stream(trainer.device) if trainer.device.type == "cuda" else None
 
     def __enter__(self) -> Iterator[list[Examples]]:
         self.pool = ThreadPoolExecutor(1)
         return self._ahead()
 
+    def _prepare(self) -> list[Examples] | None:
+        if self.stream is None:
+            return next(self.source, None)
+        with torch.cuda.stream(self.stream):
+            batch = next(self.source, None)
+        self.stream.synchronize()
+        return batch
+
     def _ahead(self) -> Iterator[list[Examples]]:
-        future = self.pool.submit(next, self.source, None)
+        future = self.pool.submit(self._prepare)
         while (batch := future.result()) is not None:
-            future = self.pool.submit(next, self.source, None)
+            future = self.pool.submit(self._prepare)
+            if self.stream is not None:
+                for x in (x for examples in batch for x in examples.tensors().values()):
+                    x.record_stream(torch.cuda.current_stream())  # their memory is free when the step has read them
             yield batch
 
     def __exit__(self, *error):
