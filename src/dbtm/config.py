@@ -274,10 +274,11 @@ class RunConfig:
             )
         if self.optim.warmup > self.train.steps:
             raise UsageError(f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}")
-        if self.train.graph and (self.distill.weight or not self.model.small_vocab):
+        fresh_coupling = self.path.coupling == "ot" and self.ril.weight and self.ril.fresh_noise
+        if self.train.graph and (self.distill.weight or fresh_coupling or not self.model.small_vocab):
             raise UsageError(
-                "train.graph=true cannot record steps that wait for the CPU: it needs distill.weight=0 and a "
-                "vocabulary of at most 64"
+                "train.graph=true cannot record steps that wait for the CPU: it needs distill.weight=0, a vocabulary "
+                "of at most 64, and path.coupling=independent where ril.fresh_noise=true"
             )
         if self.distill.weight and self.distill.start >= self.train.steps:
             raise UsageError(

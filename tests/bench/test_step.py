@@ -29,12 +29,12 @@ def test_flops_by_hand(name):
     torch.nn.init.normal_(method.model.head.weight)
     with force("reference"), FlopCounterMode(display=False) as counter:
         backward(method, random_examples(config.model, 64, CPU))
-    # the softmax's tangent and other details are left out of the count; half of the rows are visited only in the mean
-    assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.08)
+    # constants around branches, folded into the matrices, are left out; half of the rows are visited only in the mean
+    assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.06)
 
 
 def test_the_steps_differ_in_their_terms_alone():
-    plain, ours, rounds = kinds(run()).values()
+    plain, ours, _, rounds = kinds(run()).values()
     terms = [set(backward(DBTM(kind), random_examples(kind.model, 2, CPU))) for kind in (plain, ours, rounds)]
     assert terms[0] == {"loss", "anchor"}
     assert terms[1] == {"loss", "anchor", "transport", "boundary"}

@@ -39,7 +39,7 @@ def test_chunked_embedding_equals_the_product(monkeypatch):
     torch.testing.assert_close(whole, noise.dense() @ W)
     drawn = []
     plain = prior.draw
-    monkeypatch.setattr(prior, "ALIGN", 8)
+    monkeypatch.setattr(prior, "ALIGN", 4)
     monkeypatch.setattr(prior, "BUDGET", 2 * 3 * 8 * 8)  # two samples of 3 x (7 padded to 8) at a time
     monkeypatch.setattr(prior, "draw", lambda some, *rest: drawn.append(len(some)) or plain(some, *rest))
     chunked = prior.embed(noise, W)

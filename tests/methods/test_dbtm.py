@@ -8,7 +8,7 @@ import torch
 from torch.func import jvp
 
 from dbtm import rng
-from dbtm.config import DistillConfig, LossConfig, PathConfig, RilConfig
+from dbtm.config import DistillConfig, LossConfig, ModelConfig, PathConfig, RilConfig
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
 from dbtm.methods.distill import teacher_rollout
@@ -97,8 +97,15 @@ def quality_sum(method, x, tokens, counted):
     return sum(-(q[l].log() if right[l] else (1 - q[l]).log()) for l in range(L) if counted[l])
 
 
-def test_the_step_is_the_papers():
-    method = build(ril=RilConfig(weight=0.7, depths=(3,), quality=0.5))
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("fraction", [1.0, 0.25])
+def test_the_step_is_the_papers(monkeypatch, small, fraction):
+    """For small and large vocabularies, with boundary rows in a pass of their own and in the batch at I_t."""
+    monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
+    monkeypatch.setattr(Examples, "first", lambda self, share: self)  # whatever the fraction: all rows, as in the paper
+    if fraction < 1:
+        monkeypatch.setattr("dbtm.methods.dbtm.RIDING", 1.0)
+    method = build(loss=LossConfig(boundary_fraction=fraction), ril=RilConfig(weight=0.7, depths=(3,), quality=0.5))
     batch = examples()
     got = backward(method, batch)
     gradients = {n: p.grad.clone() for n, p in method.model.named_parameters()}
@@ -143,6 +150,58 @@ def test_non_committed_rollouts_hold_distributions_and_count_every_target():
     assert backward(method, batch)["ril"].item() == pytest.approx(want.item(), rel=1e-9)
 
 
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize(
+    "ril",
+    [
+        RilConfig(weight=1.0, depths=(3,), kappa=0.5, count_committed_now=False),
+        RilConfig(weight=1.0, depths=(3,), kappa=0.5, fresh_noise=True),
+        RilConfig(weight=1.0, depths=(3,), kappa=0.5, context=0.3),
+    ],
+    ids=["not in C_r", "fresh noise", "context"],
+)
+def test_other_rollouts_recomputed_with_dense_states(monkeypatch, ril, small):
+    monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
+    method, batch = build(ril=ril), examples()
+    e, target, want = one_hot(batch.tokens), ~batch.prompt, torch.zeros(())
+    committed = method.rollout_start(batch)
+    assert (committed & target).any() == bool(ril.context)
+    for r in range(1, 4):
+        fresh = ril.fresh_noise and r > 1
+        x0 = (method.draw_noise(batch, 4, 3, r) if fresh else method.draw_noise(batch)).dense()
+        p = method.model(torch.where(committed[..., None], e, x0))
+        after = commit((p * e).sum(-1).detach(), committed, r, 3, 0.5)
+        counted = target & ~(committed if ril.count_committed_now else after)
+        want = want + (weighted_ce(p, e) * counted).sum() / (B * (L - PROMPT))
+        committed = after
+    got = backward(method, batch)
+    assert got["ril"].item() == pytest.approx(want.item(), rel=1e-9)
+    gradients = {n: p.grad.clone() for n, p in method.model.named_parameters() if p.grad is not None}
+    method.model.zero_grad()
+    alone = build(ril=ril, loss=LossConfig(transport=0, anchor=0, boundary=0, quality=0, semigroup=0))
+    alone.config = replace(alone.config, ril=replace(ril, quality=0.0))
+    backward(alone, batch)
+    want.backward()
+    for (name, a), b in zip(alone.model.named_parameters(), method.model.parameters(), strict=True):
+        if b.grad is not None and name in gradients:
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-7, atol=1e-10, msg=name)
+
+
+def test_self_conditioned_rollouts_read_the_round_before():
+    config = tiny_run().model
+    ril = RilConfig(weight=1.0, depths=(2,), kappa=0.5)
+    method, batch = build(model=replace(config, dropout=0.0, self_condition=True), ril=ril), examples()
+    e, target, want, p = one_hot(batch.tokens), ~batch.prompt, torch.zeros(()), None
+    committed, x0 = batch.prompt, method.draw_noise(batch).dense()
+    for r in (1, 2):
+        h, _ = method.model.embed_dense(torch.where(committed[..., None], e, x0))
+        h = h if p is None else h + p @ method.model.recall
+        p = method.model.logits(h)[0].softmax(-1).detach()
+        want = want + (weighted_ce(p, e) * (target & ~committed)).sum() / (B * (L - PROMPT))
+        committed = commit((p * e).sum(-1), committed, r, 2, 0.5)
+    assert backward(method, batch)["ril"].item() == pytest.approx(want.item(), rel=1e-9)
+
+
 def test_noise_is_permuted_by_the_coupling_and_prompts_stay():
     coupled, independent = build(), build(path=PathConfig(coupling="independent"))
     batch = examples()
@@ -182,13 +241,13 @@ def test_self_distillation_targets_the_teachers_last_round(commit_mode):
     states, end = teacher_rollout(teacher, distill, state, batch.prompt)
     target = end.probabilities(torch.arange(B * L)).view(B, L, V)
     assert len(states) == 3
-    dense = [x if isinstance(x, torch.Tensor) else x.dense() for x, _ in states]
+    dense = [x.state.dense() if x.p is None else torch.where(x.held[..., None], x.p, x.state.dense()) for x in states]
     assert torch.equal(dense[0][~batch.prompt], state.x0()[~batch.prompt])
     last = teacher.logits(teacher.embed_dense(dense[-1])[0])[0]
-    open_ = states[-1][1]
+    open_ = states[-1].counted
     torch.testing.assert_close(target[open_], (last / 0.7).softmax(-1)[open_])
     want = 0.0
-    for x, (_, counted) in zip(dense, states, strict=True):
+    for x, counted in zip(dense, (now.counted for now in states), strict=True):
         p = method.model(x)
         want = want + (-(target * p.log()).sum(-1) * counted).sum() / (B * (L - PROMPT))
         assert not (counted & batch.prompt).any()

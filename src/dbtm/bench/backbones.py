@@ -44,8 +44,7 @@ def calls(config: ModelConfig, batch: int, device: torch.device, compiled: bool)
     if device.type == "cuda":
         model.compute_dtype = torch.bfloat16
     if compiled:
-        for layer in model.repeated():
-            layer.compile()
+        model.compile_layers()
     shape = (batch, config.length)
     tokens, noise = torch.randint(0, VOCAB, shape, device=device), torch.randn(*shape, VOCAB, device=device)
     clean, t = torch.zeros(shape, dtype=torch.bool, device=device), torch.rand(batch, 1, device=device).expand(shape)

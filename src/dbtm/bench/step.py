@@ -12,10 +12,11 @@ from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
 from dbtm.config import DistillConfig, LossConfig, ModelConfig, RilConfig, RunConfig
 from dbtm.evals.cost import map_flops
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM
+from dbtm.methods.dbtm import DBTM, RIDING
 from dbtm.train.graph import WARM_UP, GraphedBackward
 
 BOUNDARY = 1 / 8  # share of the rows that pay for the boundary
+OURS = "transport + anchor + boundary"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Row:
     flops: float  # by hand, of the matrix products
     floor_ms: float  # what the measured matrix peak and bandwidth allow for the FLOPs and bytes counted by hand
     share_of_peak: float  # FLOPs of the step, a second, over the measured peak
+    head_rows: float  # positions that the head visits, over those of the batch
 
 
 def kinds(config: RunConfig) -> dict[str, RunConfig]:
@@ -46,11 +48,13 @@ def kinds(config: RunConfig) -> dict[str, RunConfig]:
         sample=replace(config.sample, scorer="confidence"),
     )
     weights = replace(config.loss, semigroup=0.0, quality=0.0, interpolant_fraction=1.0, boundary_fraction=BOUNDARY)
-    ours = replace(base, loss=replace(weights, transport=1.0, anchor=1.0, boundary=1.0))
+    weights = replace(weights, transport=1.0, anchor=1.0, boundary=1.0)
+    ours = replace(base, loss=weights)
     plain = LossConfig(transport=0.0, boundary=0.0, quality=0.0, anchor=1.0, endpoint_r=0.0)
     return {
         "cross-entropy": replace(base, loss=plain, path=replace(path, t_anchor=0.0, context=False)),
-        "transport + anchor + boundary": ours,
+        OURS: ours,
+        "boundary on all rows": replace(base, loss=replace(weights, boundary_fraction=1.0)),
         "with ril, k = 4": replace(ours, ril=RilConfig(weight=1.0, depths=(4,))),
     }
 
@@ -58,19 +62,34 @@ def kinds(config: RunConfig) -> dict[str, RunConfig]:
 def step_flops(config: RunConfig, batch: int) -> float:
     """FLOPs of the matrix products of a step, in units that `map_flops` counts: forward 1, tangent 1, backward 2.
 
-    Head and embedding stand apart: the head visits only rows with a loss (half of them, in the mean, where the context
-    is partial) and makes one product more for a tangent; x0 W is made once and its gradient once.
+    Head and embedding stand apart: the head visits the share `head_rows` of the positions and makes one product more
+    for a tangent; x0 W is made once and its gradient once.
     """
     L, V, D = config.model.length, config.model.vocab, config.model.width
     product = 2 * L * V * D
     trunk = map_flops(config.model) - 2 * product
-    visited = 0.5 if config.path.context else 1.0
-    tangent, boundary = bool(config.loss.transport), config.loss.boundary_fraction if config.loss.boundary else 0.0
-    passes = (3 + tangent) * (1 + boundary)
-    head = (3 + tangent) * (visited + boundary)
-    if config.ril.weight:
-        passes, head = passes + 3 * sum(config.ril.depths), head + 3 * sum(config.ril.depths)
+    at_state, at_data, rounds = head_rows(config)
+    tangent = bool(config.loss.transport)
+    riding = tangent and boundary_share(config) <= RIDING  # few boundary rows share the pass with a tangent
+    passes = 3 + tangent + (3 + riding) * boundary_share(config) + 3 * (sum(config.ril.depths) if rounds else 0)
+    head = (3 + tangent) * at_state + (3 + riding) * at_data + 3 * rounds
     return batch * (trunk * passes + product * (head + 2))
+
+
+def boundary_share(config: RunConfig) -> float:
+    return config.loss.boundary_fraction if config.loss.boundary else 0.0
+
+
+def head_rows(config: RunConfig) -> tuple[float, float, float]:
+    """Positions the head visits, over B L, in the mean: at I_t, at the data, and in all rounds of the rollouts.
+
+    A small vocabulary visits all. Else those with a loss: half of them where the context is partial; and round r of k,
+    with a map that is sure of nothing, those that the floor has not committed yet.
+    """
+    at_data, depths = boundary_share(config), config.ril.depths if config.ril.weight else ()
+    if config.model.small_vocab:
+        return 1.0, at_data, float(sum(depths))
+    return 0.5 if config.path.context else 1.0, at_data, sum((k + 1) / 2 for k in depths)
 
 
 def step_bytes(config: RunConfig, batch: int, width: int) -> float:
@@ -80,8 +99,8 @@ def step_bytes(config: RunConfig, batch: int, width: int) -> float:
     """
     model = config.model
     block = batch * model.length * model.width * (6 + 2 * model.ffn) * width * 2
-    tangent, boundary = bool(config.loss.transport), config.loss.boundary_fraction if config.loss.boundary else 0.0
-    passes = (3 + tangent) * (1 + boundary) + 3 * (sum(config.ril.depths) if config.ril.weight else 0)
+    passes = 3 + bool(config.loss.transport) + 3 * boundary_share(config)
+    passes += 3 * (sum(config.ril.depths) if config.ril.weight else 0)
     return block * model.depth * model.loops * passes
 
 
@@ -99,8 +118,7 @@ def prepare(config: RunConfig, batch: int, device: torch.device, compiled: bool,
     if device.type == "cuda":
         method.model.compute_dtype = torch.bfloat16
     if compiled:
-        for layer in method.model.repeated():
-            layer.compile()
+        method.model.compile_layers(dynamic=False)
     examples = random_examples(config.model, batch, device)
     run = GraphedBackward(method, 1.0) if graphed else partial(backward, method)
     for _ in range(WARM_UP + 1):
@@ -132,10 +150,10 @@ def measure(
         flops = step_flops(kind, batch)
         floor = 1e3 * max(flops / peak, step_bytes(kind, batch, dtype.itemsize) / rate)
         ratio = taken[name] / taken["cross-entropy"]
-        rows.append(Row(name, taken[name], ratio, memory[name], flops, floor, 1e3 * flops / taken[name] / peak))
-    ours = rows[1]
+        share = 1e3 * flops / taken[name] / peak
+        rows.append(Row(name, taken[name], ratio, memory[name], flops, floor, share, sum(head_rows(kind))))
     return {
-        "ratio_vs_ce": ours.ratio_vs_ce,
+        "ratio_vs_ce": next(row.ratio_vs_ce for row in rows if row.step == OURS),
         "rows": [asdict(row) for row in rows],
         "peak_tflops": peak / 1e12,
         "bandwidth_gb": rate / 1e9,

@@ -32,10 +32,9 @@ def train(
     """Train a recipe; stop and continue it at any time."""
     if resume not in ("auto", "none"):
         raise UsageError(f"--resume {resume} is not a choice{nearest(resume, ['auto', 'none'])}")
-    if max_seconds is not None and max_seconds <= 0:
-        raise UsageError("--max-seconds must be positive")
-    if minutes is not None and minutes <= 0:
-        raise UsageError("--minutes must be positive")
+    for option, value in (("--max-seconds", max_seconds), ("--minutes", minutes)):
+        if value is not None and not 0 < value < float("inf"):
+            raise UsageError(f"{option} must be positive")
     if minutes is not None and any(word.startswith("train.steps=") for word in set_ or []):
         raise UsageError("--minutes chooses train.steps: leave --set train.steps out, or give --max-seconds instead")
     from dbtm.config import override

@@ -26,7 +26,7 @@ from dbtm.kernels import ops, reference
 BACKENDS = ("reference", "sdpa", "triton")
 HAS_TRITON = find_spec("triton") is not None
 MAX_HEAD_DIM = 128  # wider heads do not fit the kernels' registers
-SHORT = 256
+SHORT = 256  # positions: measured on two cores at 180, where plain products took three quarters of the time
 
 _forced: str | None = None
 

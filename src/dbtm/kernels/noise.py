@@ -13,7 +13,8 @@ ALIGN = 64  # columns: products over rows that are no multiple of 16 bytes take 
 
 def embed(noise: Noise, weight_VD: Tensor) -> Tensor:
     """x0 W, (B, L, D), in the dtype of W."""
-    if len(noise) * noise.length * noise.vocab * weight_VD.element_size() <= BUDGET:
+    fits = len(noise) * noise.length * noise.vocab * weight_VD.element_size() <= BUDGET
+    if noise.vocab <= ALIGN or (fits and not weight_VD.is_cuda):
         return draw(noise, weight_VD.dtype) @ weight_VD
     return _Embed.apply(noise, weight_VD)
 

@@ -53,7 +53,7 @@ def cost_kernel(key_ptr, tokens_ptr, target_ptr, out_ptr, sigma, B, V, L: tl.con
     for l in range(L):
         token = tl.load(tokens_ptr + l * B + j, mask=j < B, other=0)
         counts = tl.load(target_ptr + l * B + j, mask=j < B, other=0)
-        entry = l * V + token  # 64 bits wide: tokens are
+        entry = l * V.to(tl.int64) + token
         even, odd = normals(key, entry // 2)
         total += tl.where(counts != 0, tl.where(entry % 2 == 0, even, odd), 0.0)
     tl.store(out_ptr + i.to(tl.int64) * B + j, -sigma * total, mask=j < B)

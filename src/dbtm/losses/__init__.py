@@ -1,7 +1,9 @@
 """The paper's losses, each a function that carries its equation's label.
 
-They take logits f (or their tangents), never a model, and return the loss per token, (B, L), float32 or wider. `total`
-sums it over the positions that count and divides by the common B * L_target, so that all terms share one scale.
+They take logits f (or their tangents) and return the loss per token, (B, L), float32 or wider. `total` sums it over the
+positions that count and divides by the common B * L_target, so that all terms share one scale. These functions are the
+specification: the training step computes the same numbers and gradients with `head` and `soft_head`, which take the
+trunk's state and never hold the logits of all positions.
 """
 
 from dbtm.losses.adaptive import adaptive_weight

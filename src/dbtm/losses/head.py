@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from dbtm.kernels.dispatch import HAS_TRITON
 from dbtm.kernels.noise import ALIGN
+from dbtm.kernels.product import product
 from dbtm.losses.adaptive import adaptive_weight
 
 BUDGET = 2**30  # bytes of one chunk's logits, tangents and gradients
@@ -92,14 +93,6 @@ def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int) -
     wide = torch.promote_types(dtype, torch.float32).itemsize
     rows = max(1, budget // (vocab * wide * (3 if tangent else 2)))
     return rows if rows < 128 else rows // 128 * 128
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """a b, summed and returned in float32 or wider."""
-    if a.is_cuda and a.dtype in (torch.bfloat16, torch.float16):
-        return torch.mm(a, b, out_dtype=torch.float32)
-    wide = torch.promote_types(a.dtype, torch.float32)
-    return a.to(wide) @ b.to(wide)
 
 
 class RowTerms(NamedTuple):

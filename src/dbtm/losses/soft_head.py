@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dbtm.losses.head import BUDGET, product, rows_per_chunk
+from dbtm.kernels.noise import ALIGN
+from dbtm.kernels.product import product
+from dbtm.losses.head import BUDGET, rows_per_chunk
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,18 @@ class SoftTarget:
     head: nn.Linear
     temperature: float = 1.0
 
-    def probabilities(self, rows: Tensor) -> Tensor:
-        """P of some rows, (n, V), float32 or wider."""
-        f = product(self.trunk[rows], self.head.weight.T.to(self.trunk.dtype))
-        p = ((f + self.head.bias.to(f.dtype)) / self.temperature).softmax(-1)
+    def probabilities(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
+        """P of some rows, (n, V), float32 or wider; `weight` is the head's, aligned already."""
+        W = aligned(self.head.weight, self.trunk.dtype) if weight is None else weight
+        f = product(self.trunk[rows], W.T)
+        p = ((f[:, : len(self.head.bias)] + self.head.bias.to(f.dtype)) / self.temperature).softmax(-1)
         kept = self.kept[rows, None]
         return torch.where(kept, torch.zeros_like(p).scatter_(-1, self.tokens[rows, None], 1.0), p)
+
+
+def aligned(weight_VD: Tensor, dtype: torch.dtype) -> Tensor:
+    """W in a dtype, with rows of zeros up to a length that GPUs like."""
+    return torch.nn.functional.pad(weight_VD.to(dtype), (0, 0, 0, -len(weight_VD) % ALIGN))
 
 
 def chunked_soft_head(
@@ -46,19 +54,20 @@ class _SoftHead(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h, weight, bias, target: SoftTarget, beta, budget):
         wide = torch.promote_types(h.dtype, torch.float32)
-        W, b, beta = weight.to(h.dtype), bias.to(wide), beta.to(wide)
+        V, W, b, beta = len(weight), aligned(weight, h.dtype), bias.to(wide), beta.to(wide)
+        teacher_W = aligned(target.head.weight, target.trunk.dtype)
         cross_entropy = h.new_zeros(len(h), dtype=wide)
         grads = [torch.zeros_like(x, dtype=t) for x, t in ((h, h.dtype), (weight, wide), (bias, wide))]
         rows = beta.nonzero().squeeze(-1)
         for index in rows.split(rows_per_chunk(len(W), h.dtype, True, budget)) if len(rows) else ():
             h_n = h[index]
-            log_T = (product(h_n, W.T) + b).log_softmax(-1)
-            P = target.probabilities(index)
+            log_T = (product(h_n, W.T)[:, :V] + b).log_softmax(-1)
+            P = target.probabilities(index, teacher_W)
             cross_entropy[index] = -(P * log_T).sum(-1)
             gradient = log_T.exp_().sub_(P).mul_(beta[index, None])
-            g = gradient.to(h.dtype)
+            g = torch.nn.functional.pad(gradient.to(h.dtype), (0, len(W) - V))
             grads[0][index] = product(g, W).to(h.dtype)
-            grads[1] += product(g.T, h_n)
+            grads[1] += product(g.T, h_n)[:V]
             grads[2] += gradient.sum(0)
         ctx.save_for_backward(*grads)
         ctx.dtypes = (h.dtype, weight.dtype, bias.dtype)

@@ -21,6 +21,7 @@ from dbtm.simplex import Noise, State, assignment, commit, commitment_time, inte
 
 # streams of random numbers within a step
 NOISE, TIME, FRACTION, CONTEXT, ROUND, START = range(6)
+RIDING = 0.25  # boundary rows per row at I_t, up to which they share its pass
 
 
 class DBTM:
@@ -80,7 +81,7 @@ class DBTM:
         shared_BLD = self.model.embed_noise(noise)
         noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
         state, t_BL = self.draw_state(examples, noise)
-        yield self.interpolant_part(state, noise_BLD, t_BL, examples, semigroup)
+        yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, semigroup)
         if ril:
             for k in self.config.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
@@ -129,41 +130,50 @@ class DBTM:
 
     # -- terms -----------------------------------------------------------------------------------------------------
 
+    def rows(self, visited_BL: Tensor) -> Tensor:
+        """The positions that the head has to visit, counted through the batch. Asked for before the trunk runs: to find
+        them the CPU waits for the GPU, which is not worth it for a handful of tokens.
+        """
+        if self.config.model.small_vocab:
+            return torch.arange(visited_BL.numel(), device=visited_BL.device)
+        return visited_BL.flatten().nonzero().squeeze(-1)
+
     def read_head(
-        self, trunk: Tensor, dtrunk: Tensor | None, tokens: Tensor, alpha: Tensor, beta: Tensor, visited: Tensor
+        self, trunk: Tensor, dtrunk: Tensor | None, tokens: Tensor, alpha: Tensor, beta: Tensor, rows: Tensor
     ) -> HeadLosses:
-        """The head at the visited positions, a chunk of them at a time: weighted losses and what it predicts."""
+        """The head at some positions, a chunk of them at a time: weighted losses and what it predicts."""
         weights, head = self.config.loss, self.model.head
-        if self.config.model.small_vocab:  # finding rows waits for the GPU: not worth it for a handful of tokens
-            rows = torch.arange(tokens.numel(), device=tokens.device)
-        else:
-            rows = visited.flatten().nonzero().squeeze(-1)
         adaptive = Adaptive(weights.c, weights.r, weights.endpoint_c, weights.endpoint_r)
         flat = (tokens.flatten(), alpha.flatten(), beta.flatten())
         dh = None if dtrunk is None else dtrunk.flatten(0, 1)
         loss, *reads = chunked_head(trunk.flatten(0, 1), dh, head.weight, head.bias, *flat, adaptive, rows)
         return HeadLosses(loss, *(read.view_as(tokens) for read in reads))
 
-    def interpolant_part(
+    def interpolant_parts(
         self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples, semigroup: bool
-    ) -> Part:
-        """Everything that reads the map at I_t (transport, anchor, semigroup, quality) and, as more rows of the same
-        batch, the boundary CE(T(x1), x1); each on its fraction of the examples.
+    ) -> Iterator[Part]:
+        """Everything that reads the map at I_t (transport, anchor, semigroup, quality), and the boundary CE(T(x1), x1),
+        each on its fraction of the examples. A few boundary rows ride in the same batch, where they carry a tangent of
+        0 for nothing; many make a pass of their own.
         """
         weights = self.config.loss
         some, edge = examples.first(weights.interpolant_fraction), examples.first(weights.boundary_fraction)
         n, m = len(some.tokens), len(edge.tokens) if weights.boundary else 0
+        if m > RIDING * n:
+            yield self.boundary_part(state.rows(slice(0, m)), noise_BLD[:m], edge)
+            m = 0
         if not weights.transport:
             state = State(state.tokens, state.alpha, state.noise)  # no rate: no tangent is computed
         now, t_BL = state.rows(slice(0, n)), t_BL[:n]
         both = now.joined(state.rows(slice(0, m)).at_data())
-        trunk, dtrunk = self.model.hidden(*self.model.embed(both, torch.cat((noise_BLD[:n], noise_BLD[:m]))))
         free, target, inside = ~now.clean, ~some.prompt, ~edge.prompt[:m]
         anchored = free & (t_BL > self.t_anchor)
         at_free, at_data = _one_over(target), _one_over(inside)
         alpha = torch.cat((weights.transport * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
         beta = torch.cat((weights.anchor * at_free * anchored, weights.boundary * at_data * inside))
-        read = self.read_head(trunk, dtrunk, both.tokens, alpha, beta, torch.cat((free, inside)))
+        rows = self.rows(torch.cat((free, inside)))
+        trunk, dtrunk = self.model.hidden(*self.model.embed(both, torch.cat((noise_BLD[:n], noise_BLD[:m]))))
+        read = self.read_head(trunk, dtrunk, both.tokens, alpha, beta, rows)
         terms = {}
         if weights.anchor:
             terms["anchor"] = losses.total(read.endpoint[:n] * anchored, target)
@@ -178,7 +188,16 @@ class DBTM:
             others["semigroup"] = losses.total(per_token * free, target)
         if self.model.quality is not None and weights.quality:
             others["quality"] = self.quality_term(trunk[:n], read.argmax[:n], now.tokens, free, target)
-        return self.part(read.loss, terms, others)
+        yield self.part(read.loss, terms, others)
+
+    def boundary_part(self, state: State, noise_BLD: Tensor, examples: Examples) -> Part:
+        """CE(T(x1), x1) in a pass of its own."""
+        inside = ~examples.prompt
+        beta = self.config.loss.boundary * _one_over(inside) * inside
+        rows = self.rows(inside)
+        trunk, _ = self.model.hidden(self.model.embed(state.at_data(), noise_BLD)[0])
+        read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
+        return Part(read.loss, {"boundary": losses.total(read.endpoint * inside, inside)})
 
     def part(self, head_loss: Tensor, head_terms: dict[str, Tensor], others: dict[str, Tensor]) -> Part:
         """The head's losses, weighted already, and the other terms with their weights."""
@@ -213,29 +232,30 @@ class DBTM:
         for r in range(1, k + 1):
             if r == 2 and ril.later_fraction < 1:
                 examples = examples.first(ril.later_fraction)
-                rows = slice(0, len(examples.tokens))
-                state, committed, noise, noise_BLD = state.rows(rows), committed[rows], noise[rows], noise_BLD[rows]
-                p = None if p is None else p[rows]
+                first = slice(0, len(examples.tokens))
+                state, committed, noise, noise_BLD = state.rows(first), committed[first], noise[first], noise_BLD[first]
+                p = None if p is None else p[first]
             if ril.fresh_noise and r > 1:
                 noise = self.draw_noise(examples, ROUND, k, r)
                 noise_BLD = self.model.embed_noise(noise)
             target = ~examples.prompt
             now = State(state.tokens, state.alpha, noise).at_noise(committed if ril.commit else examples.prompt)
-            if ril.commit or p is None:
-                h, _ = self.model.embed(now, noise_BLD)
-            else:  # non-committed: confident positions hold their distribution, a dense state
-                h, _ = self.model.embed_dense(torch.where((committed & target)[..., None], p, now.dense()))
+            h, _ = self.model.embed(now, noise_BLD)
+            if not ril.commit and p is not None:  # confident positions hold their distribution
+                h = torch.where((committed & target)[..., None], self.model.embed_noise(p), h)
+            counted = target & ~committed if ril.commit else target
+            rows = self.rows(~committed | counted)
             trunk, _ = self.model.hidden(self.model.condition(h, p))
             if not ril.commit or self.model.recall is not None:
                 with torch.no_grad():
                     p = self.model.head(trunk)[0].softmax(-1)
-            counted = target & ~committed if ril.commit else target
             if ril.commit and not ril.count_committed_now:  # what counts is known only after a look at the scores
+                nothing = torch.zeros_like(counted, dtype=self.noise_dtype)
                 with torch.no_grad():
-                    look = self.read_head(trunk, None, state.tokens, counted * 0.0, counted * 0.0, counted)
+                    look = self.read_head(trunk, None, state.tokens, nothing, nothing, rows)
                 counted = counted & ~commit(look.right, committed, r, k, ril.kappa)
             beta = counted * _one_over(target) * ril.weight
-            read = self.read_head(trunk, None, state.tokens, beta * 0, beta, ~committed | counted)
+            read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
             committed = commit(read.right, committed, r, k, ril.kappa)
             terms = {"ril": losses.total(read.endpoint * counted, target)}
             others = {}
@@ -259,6 +279,7 @@ class DBTM:
         distill = self.config.distill
         if "teacher" in self.frozen and step >= distill.start and (step - distill.start) % distill.refresh == 0:
             self.frozen["teacher"].load_state_dict(ema.state_dict())
+            self.frozen["teacher"].fix()
 
     def sampler(self, model: TransportMap) -> Sampler:
         return Sampler(model, self.config.sampling(), self.config.task)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from dbtm.kernels.product import product
 from dbtm.nn.delta import DeltaMixer
 from dbtm.nn.layers import Around, Attention, Dropout, Dual, FeedForward, LayerNorm, Linear
 
@@ -40,7 +41,7 @@ class Block(nn.Module):
         nn.init.zeros_(self.modulation.weight)
         self.dropout = Dropout(dropout)
         self.gate_init = gate_init
-        self.fixed = False
+        self.fixed: torch.dtype | None = None  # that of the folded matrices, see `fix`
 
     def surroundings(self, constant: Tensor) -> tuple[Around, Around]:
         """Norm weight, scale, shift and gate of both branches: constants, since the map knows no time."""
@@ -57,10 +58,10 @@ class Block(nn.Module):
         first, second = self.surroundings(constant)
         self.attention.fix(first, dtype)
         self.feed_forward.fix(second, dtype)
-        self.fixed = True
+        self.fixed = dtype
 
     def forward(self, x: Tensor, dx: Tensor | None, constant: Tensor, rotary, dtype: torch.dtype) -> Dual:
-        first, second = (Around(), Around()) if self.fixed else self.surroundings(constant)
+        first, second = (Around(), Around()) if self.fixed == dtype else self.surroundings(constant)
         branch = self.attention(*narrow(self.norm_1.unit(x, dx), dtype), rotary, first)
         x, dx = add(x, dx, self.dropout(*branch))
         branch = self.feed_forward(*narrow(self.norm_2.unit(x, dx), dtype), second)
@@ -122,5 +123,8 @@ class Head(Linear):
 
     def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:  # type: ignore[override]
         wide = torch.promote_types(x.dtype, torch.float32)
+        if not torch.is_grad_enabled() and dx is None:  # as the losses see them: sums are not rounded to x's dtype
+            z = product(x.flatten(0, -2), self.weight.to(x.dtype).T) + self.bias.to(wide)
+            return z.unflatten(0, x.shape[:-1]), None
         z, dz = super().forward(x, dx)
         return z.to(wide), None if dz is None else dz.to(wide)

@@ -3,7 +3,7 @@
 Every layer maps (x, dx) to (y, dy): the value under autograd, and the tangent dy = J(x) dx under no_grad from detached
 intermediates and the same dropout mask; dx = None means no tangent is wanted. The transport target stands inside a
 stop-gradient (loss:transport), so a tangent is never differentiated: it costs a forward pass, not a backward one.
-Weights are kept in float32 and used in the dtype of the activations; norms are computed in float32.
+Weights are used in the dtype of the activations, whatever they are kept in; norms are computed in float32 or wider.
 """
 
 import math
@@ -61,7 +61,10 @@ class Linear(nn.Linear):
         self.fixed = self.folded(around, dtype)
 
     def forward(self, x: Tensor, dx: Tensor | None = None, around: Around = Around()) -> Dual:  # type: ignore[override]
-        weight, bias = self.fixed or self.folded(around, x.dtype)
+        if self.fixed is not None and self.fixed[0].dtype == x.dtype and all(c is None for c in around):
+            weight, bias = self.fixed
+        else:
+            weight, bias = self.folded(around, x.dtype)
         y = F.linear(x, weight, bias)
         if dx is None:
             return y, None
@@ -116,10 +119,11 @@ def gelu(x: Tensor, dx: Tensor | None = None) -> Dual:
     if dx is None:
         return y, None
     with torch.no_grad():
+        x, dtype = x.to(torch.promote_types(x.dtype, torch.float32)), x.dtype
         c = math.sqrt(2 / math.pi)
         tanh = torch.tanh(c * (x + 0.044715 * x**3))
         slope = 0.5 * (1 + tanh) + 0.5 * x * (1 - tanh**2) * c * (1 + 3 * 0.044715 * x**2)
-        return y, slope * dx
+        return y, (slope * dx).to(dtype)
 
 
 class Dropout(nn.Module):

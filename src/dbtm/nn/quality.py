@@ -14,14 +14,17 @@ class QualityLayer(nn.Module):
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
         self.attention = Attention(width, heads)
         self.feed_forward = FeedForward(width, 2, bias=False)
+        self.fixed: torch.dtype | None = None  # that of the folded matrices, see `fix`
 
     def fix(self, dtype: torch.dtype) -> None:
         """Fold the norms' weights into the matrices once and for all."""
         self.attention.fix(Around(scale=self.norm_1.weight), dtype)
         self.feed_forward.fix(Around(scale=self.norm_2.weight), dtype)
+        self.fixed = dtype
 
     def forward(self, x: Tensor, rotary, dtype: torch.dtype) -> Tensor:
-        first, second = (Around(scale=norm.weight) for norm in (self.norm_1, self.norm_2))
+        fixed = self.fixed == dtype
+        first, second = (Around() if fixed else Around(scale=norm.weight) for norm in (self.norm_1, self.norm_2))
         x = x + self.attention(self.norm_1.unit(x)[0].to(dtype), None, rotary, first)[0]
         return x + self.feed_forward(self.norm_2.unit(x)[0].to(dtype), None, second)[0]
 

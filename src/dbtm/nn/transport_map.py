@@ -140,11 +140,37 @@ class TransportMap(nn.Module):
 
     @torch.no_grad()
     def fix(self) -> "TransportMap":
-        """Fold constants into the matrices they stand next to; for sampling, not for training."""
+        """Fold constants into the matrices they stand next to, for sampling. Undone by whatever may change the weights:
+        training mode, loading, moving to another device or dtype.
+        """
         self.trunk.fix(self.dtype)
         if self.quality is not None:
             self.quality.fix(self.dtype)
         return self
+
+    def unfix(self) -> None:
+        for module in self.modules():
+            if hasattr(module, "fixed"):
+                setattr(module, "fixed", None)  # noqa: B010 - some modules have it, and it is no submodule
+
+    def _apply(self, fn, recurse=True):
+        self.unfix()
+        return super()._apply(fn, recurse)
+
+    def train(self, mode: bool = True) -> "TransportMap":
+        if mode:
+            self.unfix()
+        return super().train(mode)
+
+    def load_state_dict(self, *args, **options):
+        self.unfix()
+        return super().load_state_dict(*args, **options)
+
+    def compile_layers(self, **options) -> None:
+        """Compile what is repeated: once for every kind of pass and size, reused for every block and loop."""
+        torch._dynamo.config.recompile_limit = 32  # passes with and without tangents, of several sizes
+        for layer in self.repeated():
+            layer.compile(**options)
 
     def repeated(self) -> Iterator[nn.Module]:
         """The modules that are worth compiling: the blocks, and the quality head's layers."""

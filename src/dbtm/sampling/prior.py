@@ -2,10 +2,12 @@
 vocabulary is larger than the width, it is drawn through the Cholesky factor of W^T W, at cost D x D and not V x D.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from dbtm import rng
+from dbtm.kernels.noise import draw
 from dbtm.nn import TransportMap
 from dbtm.simplex import Noise
 
@@ -21,8 +23,8 @@ class Prior:
         """x0 W, (B, L, D): of this very x0, or by the factor of one that is distributed as it is."""
         if self.factor_DD is None:
             return self.model.embed_noise(noise)
-        z_BLD = noise.sigma * rng.normal(noise.key, noise.length, len(self.factor_DD), dtype=noise.dtype)
-        return z_BLD.to(self.model.dtype) @ self.factor_DD.to(self.model.dtype).T
+        z_BLD = draw(replace(noise, vocab=len(self.factor_DD)), self.model.dtype)
+        return z_BLD @ self.factor_DD.to(self.model.dtype).T
 
 
 @torch.no_grad()

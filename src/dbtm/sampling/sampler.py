@@ -24,6 +24,7 @@ class Sampler:
         self.model = model
         self.options = options or SampleConfig()
         self.task, self.batch = task, batch
+        self._prior: tuple[tuple, Prior] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -31,9 +32,16 @@ class Sampler:
 
     def compile(self, backend: str = "inductor") -> "Sampler":
         """Compile the map's blocks, for any batch size: worth a minute where many samples follow."""
-        for layer in self.model.repeated():
-            layer.compile(dynamic=True, backend=backend)
+        self.model.compile_layers(dynamic=True, backend=backend)
         return self
+
+    def prior(self) -> Prior:
+        """The prior of the present weights; made once as long as they stay the same, as frozen ones do."""
+        weight = self.model.embedding
+        version = (weight.data_ptr(), weight._version, self.model.dtype)
+        if self._prior is None or self._prior[0] != version or weight.requires_grad:
+            self._prior = (version, Prior(self.model))
+        return self._prior[1]
 
     def with_options(self, **changes) -> SampleConfig:
         """The model's own options with some changed; kappa, where not given, is the one tuned for the budget."""
@@ -87,7 +95,7 @@ class Sampler:
         training = self.model.training
         self.model.eval()
         try:
-            traces, prior = [], Prior(self.model)
+            traces, prior = [], self.prior()
             for first in range(0, len(tokens), self.batch):
                 rows = slice(first, first + self.batch)
                 given = self.given(tokens[rows], None if clean is None else clean[rows], first)

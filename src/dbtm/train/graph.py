@@ -46,10 +46,14 @@ class GraphedBackward:
 
     def __init__(self, method: Method, scale: float, record: Callable = record):
         self.method, self.scale, self.record = method, scale, record
-        self.phases: dict[tuple[bool, ...], _Recorded] = {}
+        self.now: tuple[bool, ...] | None = None
+        self.phase = _Recorded()
 
     def __call__(self, examples: Examples) -> Terms:
-        phase = self.phases.setdefault(self.method.phase(examples.step), _Recorded())
+        now = self.method.phase(examples.step)
+        if now != self.now:  # phases do not come back: what was recorded, with its memory, goes
+            self.now, self.phase = now, _Recorded()
+        phase = self.phase
         phase.calls += 1
         if phase.calls <= WARM_UP:
             return backward(self.method, examples, self.scale)

@@ -100,11 +100,8 @@ class Trainer:
             GraphedBackward(self.method, scale) if self.graphed else partial(backward, self.method, scale=scale)
         )
         if train.compile:
-            torch._dynamo.config.recompile_limit = (
-                32  # a block serves passes with and without tangents, of several sizes
-            )
-            for layer in self.model.repeated():  # a block at a time: compiled once, reused for every block and loop
-                layer.compile()
+            for module in (self.model, *self.method.frozen.values()):
+                module.compile_layers(dynamic=False)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -125,10 +122,8 @@ class Trainer:
                     sums[name] = sums[name] + value if name in sums else value
                 counted += 1
                 self.step += 1
-                steps = None if pace is None else pace.steps(self.step, self.device)
-                if steps is not None:
-                    train = self._set_steps(self.world.most(steps, self.device), metrics)
                 late = max_seconds is not None and time.monotonic() - started >= max_seconds
+                late = late or (pace is not None and pace.over())
                 stopping = self.world.agree(bool(stop.signal) or late, self.device)
                 ending = stopping or self.step == train.steps
                 evaluating = self.step == train.steps or (
@@ -138,26 +133,44 @@ class Trainer:
                 if saving or self.step % train.log_every == 0:  # a report comes first: it refuses a broken loss
                     self._report(metrics, sums, counted)
                     sums, counted = {}, 0
+                    if pace is not None and not ending and not self._decaying():
+                        train = self._set_steps(pace.steps(self.step), metrics)
                 if saving:
                     saved = self._save()
                 if evaluating:
                     self._evaluate(metrics)
                 if stopping and self.step < train.steps:
                     if metrics:
-                        why = stop.signal or f"{max_seconds:g} seconds are up"
-                        metrics.say(f"stopped at step {self.step} ({why}); continue with --resume auto")
+                        length = f" --set train.steps={train.steps}" if pace is not None and train.steps < OPEN else ""
+                        why = stop.signal or "the time is up"
+                        metrics.say(f"stopped at step {self.step} ({why}); continue with --resume auto{length}")
                     break
         if metrics:
             metrics.close()
         self.world.barrier()
         return saved or self.out / f"step-{self.step:08d}"
 
-    def _set_steps(self, steps: int, metrics: Metrics | None) -> TrainConfig:
-        train = replace(self.config.train, steps=steps)
-        self.config = replace(self.config, train=train)
+    def _decaying(self) -> bool:
+        """Whether the learning rate depends on the length of the run by now."""
+        optim, steps = self.config.optim, self.config.train.steps
+        return optim.schedule == "wsd" and self.step >= (1 - optim.decay_fraction) * steps
+
+    def _set_steps(self, steps: int | None, metrics: Metrics | None) -> TrainConfig:
+        """A new length for the run, the same on all devices; a start that it does not reach ends the run, saved."""
+        steps = self.world.most(steps or 0, self.device)
+        if not steps:
+            return self.config.train
+        if steps <= self.config.distill.start and self.config.distill.weight:
+            self._save()
+            raise UsageError(
+                f"{steps} steps fit into the time, but distill.start={self.config.distill.start}: give it more, or let "
+                "it start earlier"
+            )
+        train = replace(self.config.train, steps=max(steps, self.step))
+        optim = replace(self.config.optim, warmup=min(self.config.optim.warmup, train.steps))
+        self.config = replace(self.config, train=train, optim=optim)
         if metrics:
-            metrics.steps = steps
-            metrics.say(f"step {self.step}  train.steps={steps} is what fits into the time")
+            metrics.steps = train.steps
         return train
 
     def _step(self, micro_batches: list[Examples]) -> dict[str, Tensor]:
@@ -229,6 +242,7 @@ class Trainer:
         best = checkpoint.best(self.out)
         if "score" in values and (best is None or values["score"] > best["score"]):
             checkpoint.set_best(self.out, self._folder(), values["score"])
+            checkpoint.prune(self.out, self.config.train.keep)  # the one that was best before
 
     def _folder(self) -> Path:
         return self.out / f"step-{self.step:08d}"
@@ -356,8 +370,8 @@ def fit(
 ) -> Path:
     """Train a run and return the folder of its last checkpoint.
 
-    With `minutes`, train.steps is set to what fits into them, measured over the first steps; the learning rate must
-    not depend on the length before that, so schedules are `constant` and `wsd`.
+    With `minutes`, train.steps is set to what fits into them, measured as the run goes; the learning rate must not
+    depend on the length before that, so schedules are `constant` and `wsd`.
     """
     if minutes is not None:
         if config.optim.schedule == "cosine":

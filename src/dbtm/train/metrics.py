@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dbtm.errors import UsageError
+from dbtm.train.pace import OPEN
 
 
 def _compact(value: float) -> str:
@@ -45,9 +46,10 @@ class Metrics:
         average = (step - self.first_step) / max(now - self.started, 1e-9)
         self.last_time, self.last_step = now, step
         self.record(step, terms | extra | {"steps_per_second": speed, "seconds": now - self.started})
-        left = clock((self.steps - step) / average) if average else "?"
+        known = self.steps < OPEN  # a run by the clock learns its length on the way
+        left = f"  ETA {clock((self.steps - step) / average)}" if average and known else ""
         shown = " ".join(f"{name} {_compact(value)}" for name, value in terms.items())
-        line = f"step {step}/{self.steps}  {shown}  {_compact(speed)} step/s  ETA {left}"
+        line = f"step {step}/{self.steps if known else '?'}  {shown}  {_compact(speed)} step/s{left}"
         if self.live:
             self.stream.write(f"\r\x1b[2K{line[: _columns()]}")
         else:

@@ -1,32 +1,34 @@
-"""A run that has to fit into some minutes: its speed is measured over its first steps, then its length is set."""
+"""A run that has to fit into some minutes: its speed is measured as it goes, and its length is set to what fits."""
 
 import time
 
-import torch
-
-SETTLING, MEASURED = 20, 80  # steps: the first ones compile and warm up
-RESERVE = 0.97  # of the time: evaluations, checkpoints
+SETTLING = 20  # steps that compile and warm up, and are not measured
+RESERVE = 0.97  # of the time that is left
 OPEN = 10**9  # steps of a run whose length is not known yet
 
 
 class Pace:
-    """Call `steps` after every step; the answer comes once."""
+    """Asked at every report, when the GPU has caught up, while the learning rate does not depend on the answer.
+
+    Speed is that of the whole loop since the report before, evaluations and checkpoints included.
+    """
 
     def __init__(self, minutes: float, first_step: int):
-        self.deadline = time.monotonic() + 60 * minutes
+        self.started = time.monotonic()
+        self.seconds = 60 * minutes
         self.first_step = first_step
-        self.since = 0.0
+        self.since: tuple[int, float] | None = None
 
-    def steps(self, step: int, device: torch.device) -> int | None:
-        """How many steps the whole run can have, as soon as that is known."""
-        done = step - self.first_step
-        if done not in (SETTLING, SETTLING + MEASURED):
+    def over(self) -> bool:
+        """Whether the time is up: the hard limit."""
+        return time.monotonic() - self.started >= self.seconds
+
+    def steps(self, step: int) -> int | None:
+        """How many steps the whole run can have, once that is known."""
+        now, before = time.monotonic(), self.since
+        if step - self.first_step >= SETTLING:
+            self.since = (step, now)
+        if before is None:
             return None
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        now = time.monotonic()
-        if done == SETTLING:
-            self.since = now
-            return None
-        left = max(0.0, self.deadline - now)
-        return step + int(RESERVE * left * MEASURED / (now - self.since))
+        left = max(0.0, self.seconds - (now - self.started))
+        return step + int(RESERVE * left * (step - before[0]) / (now - before[1]))
