@@ -1,6 +1,7 @@
 """What honest programs get: their value, whatever of Python they calculate with; and what the runner promises."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +32,11 @@ HONEST = {
     "def f():\n    n = 0\n    while n < 5:\n        n += 1\n    n = n if n else 9\n    return int(f'{n}{n:>02}')": 505,
     "def f():\n    cachaça = 5\n    return cachaça": 5,
     "def f():\n    return '$1,234.50'": "$1,234.50",
+    "from math import floor as input\ndef f():\n    return input(2.5)": 2,
+    "import math as open\ndef f():\n    return open.floor(2.5)": 2,
+    "def f():\n    try:\n        return 1 / 0\n    except Exception as vars:\n        return len(str(vars))": 16,
+    "# coding: latin-1\ndef f():\n    return len('é')": 1,  # a program is text, not bytes
+    "\ufeffdef f():\n    return 7": 7,
     "x = 3\ndef f():\n    global x\n    x += 1\n    return x\nif __name__ == '__main__':\n    print(f())": 5,
 }  # fmt: skip
 
@@ -46,6 +52,16 @@ def test_honest_programs_have_their_value(sandbox):
     assert [(outcome.kind, outcome.value) for outcome in found] == [("value", value) for value in HONEST.values()]
     assert [type(outcome.value) for outcome in found] == [type(value) for value in HONEST.values()]
     assert found[-1].output == "4\n"
+
+
+def test_warnings_are_not_output(sandbox):
+    outcome = sandbox.run("def f():\n    print('said')\n    return 1 if 2 is 2 else '\\d'")
+    assert (outcome.value, outcome.output) == (1, "said\n")
+
+
+def test_what_was_printed_before_a_time_out_is_known(sandbox):
+    outcome = sandbox.run("def f():\n    print('so far')\n    while True:\n        pass")
+    assert (outcome.kind, outcome.output) == ("timeout", "so far\n")
 
 
 def test_outcomes_come_in_order(sandbox):
@@ -126,24 +142,29 @@ def test_a_process_that_fails_to_start_is_started_again(sandbox, monkeypatch):
     assert (outcome.kind, outcome.detail) == ("crash", "the interpreter did not start: Cannot allocate memory")
 
 
+RUNNER = (
+    "from dbtm.sandbox import Limits, Sandbox\n"
+    "with Sandbox(Limits(cpu_seconds=60), workers=1) as sandbox:\n"
+    "    print('ready', flush=True)\n"
+    "    sandbox.run('def f():\\n    while True:\\n        pass')\n"
+)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the death signal is Linux's")
-def test_programs_die_with_the_runner():
-    """A run that is killed outright leaves no program behind."""
-    text = (
-        "from dbtm.sandbox import Limits, Sandbox\n"
-        "with Sandbox(Limits(cpu_seconds=60), workers=1) as sandbox:\n"
-        "    print('ready', flush=True)\n"
-        "    sandbox.run('def f():\\n    while True:\\n        pass')\n"
-    )
-    runner = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_programs_die_with_the_runner(tmp_path, number):
+    """A run that is killed outright leaves no program behind; one that is asked to end also no folder."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER], stdout=subprocess.PIPE, env=environment)
     assert runner.stdout is not None
     assert runner.stdout.readline() == b"ready\n"
     children = _until(lambda: _children(runner.pid))
     assert children
-    runner.kill()
-    runner.wait()
+    runner.send_signal(number)
+    assert runner.wait(20) == (-number if number == signal.SIGKILL else 128 + number)
     runner.stdout.close()
     assert _until(lambda: not any(_running(pid) for pid in children))
+    assert len(list(tmp_path.iterdir())) == (number == signal.SIGKILL)
 
 
 def _children(parent: int) -> list[int]:

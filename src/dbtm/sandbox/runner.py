@@ -15,9 +15,10 @@ A program passes these walls, from the inside out; `Sandbox.means` says which of
    parses, compiles or evaluates a program, and never tells it the answer that it is judged by.
 
 Not covered: faults of the kernel, the processor (side channels) or the interpreter's memory safety, as long as they
-need no more than the allowed system calls; and other people's work on a busy machine, of which a program may take its
-CPU seconds and memory for as long as it lasts. Outside Linux there is no filter and no namespace: the allow-list, the
-hook and (not on Windows) the limits are all there is. Where root cannot become nobody, it stays root.
+need no more than the allowed system calls; other people's work on a busy machine, of which a program may take its
+CPU seconds and memory for as long as it lasts; and the empty folder, which stays where SIGKILL ends this process.
+Outside Linux there is no filter and no namespace: the allow-list, the hook and (not on Windows) the limits are all
+there is. Where root cannot become nobody, it stays root.
 """
 
 import os
@@ -38,6 +39,7 @@ from typing import ClassVar
 from dbtm.errors import UsageError
 from dbtm.sandbox.outcome import Outcome, read_report
 from dbtm.sandbox.pipes import Reader, kill, send, wait
+from dbtm.signals import leave_on
 
 _START = "import sys; sys.path.append(sys.argv[1]); from child.main import main; sys.path.pop(); main()"
 TRIES = 3  # to start an interpreter
@@ -73,6 +75,8 @@ class Sandbox:
         self._live: set[subprocess.Popen] = set()
 
     def __enter__(self) -> "Sandbox":
+        self._signals = leave_on("SIGTERM", "SIGHUP")
+        self._signals.__enter__()
         self._folder = Path(tempfile.mkdtemp(prefix="dbtm-sandbox-"))
         self._folder.chmod(0o555)
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
@@ -97,6 +101,7 @@ class Sandbox:
             kill(process)
         self._pool.shutdown(wait=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._signals.__exit__(None, None, None)
 
     def map(self, programs: Iterable[str]) -> Iterator[Outcome]:
         """The outcome of every program, in order."""
@@ -140,7 +145,9 @@ class Sandbox:
         return self._outcome(token, fault, process.returncode, report.data, output.data.decode("utf-8", "replace"))
 
     def _spawn(self) -> subprocess.Popen:
-        command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", self.start, str(Path(__file__).parent)]
+        # Unbuffered, so that what was printed before a time-out is known; warnings are not the program's output.
+        options = ["-I", "-S", "-B", "-u", "-W", "ignore", "-X", "utf8"]
+        command = [sys.executable, *options, "-c", self.start, str(Path(__file__).parent)]
         pipe = subprocess.PIPE
         keep = {name: os.environ[name] for name in KEPT if name in os.environ}
         return subprocess.Popen(

@@ -88,6 +88,7 @@ def test_same_up_to_rounding():
     assert not same(33.33, 100 / 3)
     assert not same(18, 18.01)
     assert not same(0, 0.001)
+    assert not same(2_000_001, 2_000_000), "whole numbers are told apart"
     assert not same(2**1000, 1.0)
 
 

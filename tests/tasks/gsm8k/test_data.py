@@ -25,6 +25,11 @@ def test_both_formats(tmp_path):
     assert list(read(path, "question")) == [Example("How many?", CODE, 2.0), Example("How much?", "", 2000.0)]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"question": "How many?", "answer": 2}\n', encoding="utf-8-sig")
+    assert list(read(tmp_path / "a.jsonl", "question", "answer")) == [Example("How many?", "", 2.0)]
+
+
 @pytest.mark.parametrize(
     ("text", "wanted", "words"),
     [

@@ -86,21 +86,30 @@ def test_a_key_gives_one_problem_for_ever():
     assert problem(-5) == problem(-5)
     assert problem(2**63) != problem(2**63 + 1)
     assert problem(7).question == (
-        "A school has 420 students. 30% of the students ride a bike. A poster on the wall costs $57. Half of the "
-        "others play chess. How many students play chess?"
+        "A school has 420 students. 36 people are waiting at a bus stop nearby. 30% of the students ride a bike. Half "
+        "of the others play chess. How many students play chess but do not ride a bike?"
     )
     assert problem(7).answer == 147
 
 
-def test_held_out_questions_are_never_trained_on(made):
+def test_held_out_programs_are_never_trained_on(made):
+    """Neither their words nor their numbers."""
     kept = held_out(50)
-    assert len({example.question for example in kept}) == 50
-    assert all(is_held_out(example.question) for example in kept)
-    assert not any(is_held_out(example.question) for example in made)
+    assert len({example.code for example in kept}) == 50
+    assert all(is_held_out(example.code) for example in kept)
+    assert not any(is_held_out(example.code) for example in made)
     assert held_out(50)[:20] == held_out(20)
     assert held_out(20, seed=1) != held_out(20)
-    rate = sum(is_held_out(tell(key).question) for key in range(2000)) / 2000
+    rate = sum(is_held_out(tell(key).code) for key in range(2000)) / 2000
     assert 0.04 < rate < 0.09, "one in sixteen"
+
+
+def test_a_question_has_one_program():
+    """What is said of programs is thereby said of questions."""
+    programs: dict[str, str] = {}
+    for key in range(20_000):
+        example = tell(key)
+        assert programs.setdefault(example.question, example.code) == example.code
 
 
 def test_expressions_keep_their_parentheses():

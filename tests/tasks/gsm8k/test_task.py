@@ -12,7 +12,7 @@ from dbtm.evals.cost import parameters
 from dbtm.recipes import recipe
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.layout import Layout
-from dbtm.tasks.gsm8k.prepared import Prepared, Source, check_out, write
+from dbtm.tasks.gsm8k.prepared import Prepared, Source, write
 from dbtm.tasks.gsm8k.synthetic import is_held_out
 from dbtm.tasks.gsm8k.task import Gsm8k
 from tests.tasks.gsm8k.conftest import LENGTH
@@ -99,6 +99,17 @@ def test_too_long_examples_are_left_out_and_counted(tmp_path, examples, tokenize
     assert Prepared(tmp_path / "set").row(sum(kept) - 1).tokens == [r for r, k in zip(rows, kept) if k][-1].tokens
 
 
+def test_what_is_no_program_is_left_out_and_counted(tmp_path, examples, tokenizer):
+    sources = [Source({"name": "a"}, [examples[0], None, None]), Source({"name": "b"}, examples[1:3])]
+    seen: list[int] = []
+    manifest = write(tmp_path / "set", tokenizer, LENGTH, sources, progress=seen.append)
+    assert (manifest["examples"], manifest["not_programs"], manifest["too_long"]) == (3, 2, 0)
+    assert [source["not_programs"] for source in manifest["sources"]] == [2, 0]
+    assert seen == [3, 5]
+    with pytest.raises(UsageError, match="none of the 2 examples is a Python program"):
+        write(tmp_path / "none", tokenizer, LENGTH, [Source({}, [None, None])])
+
+
 def test_nothing_half_written(tmp_path, examples, tokenizer):
     def broken():
         yield from examples[:5]
@@ -111,22 +122,13 @@ def test_nothing_half_written(tmp_path, examples, tokenizer):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_prepared_sets_are_overwritten(tmp_path, folder):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    for out, words in (
-        (tmp_path / "mine", "not a prepared set"),
-        (folder, "--force"),
-        (tmp_path / "no" / "set", "no folder"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            check_out(out, force=False)
-    check_out(folder, force=True)
-    check_out(tmp_path / "new", force=False)
-
-
 def test_damaged_sets_are_refused(tmp_path, examples, tokenizer):
     write(tmp_path / "set", tokenizer, LENGTH, [Source({}, examples)])
+    Prepared(tmp_path / "set").verify()
+    prompts = tmp_path / "set" / "prompts.bin"
+    prompts.write_bytes(bytes([prompts.read_bytes()[0] ^ 1]) + prompts.read_bytes()[1:])
+    with pytest.raises(UsageError, match=r"prompts\.bin is damaged: its sha256"):
+        Prepared(tmp_path / "set").verify()
     with open(tmp_path / "set" / "tokens.bin", "ab") as file:
         file.write(b"x")
     with pytest.raises(UsageError, match=r"tokens\.bin is missing or not of the size"):
@@ -155,10 +157,10 @@ def test_the_mixture_is_as_asked(folder, examples):
     known = {" ".join(example.question.split()) for example in examples}
     for share in (0.0, 0.3, 1.0):
         task = Gsm8k(data=str(folder), vocab=600, length=LENGTH, synthetic=share)
-        questions = [task.text(row).split("\n")[0] for row in task.batch(np.arange(400)).tokens]
-        fresh = sum(question not in known for question in questions) / 400
-        assert abs(fresh - share) < 0.08
-        assert not any(is_held_out(question) for question in questions if question not in known)
+        rows = [task.text(row).partition("\n") for row in task.batch(np.arange(400)).tokens]
+        fresh = [code for question, _, code in rows if question not in known]
+        assert abs(len(fresh) / 400 - share) < 0.08
+        assert not any(is_held_out(code) for code in fresh)
 
 
 def test_synthetic_problems_that_are_too_long_are_replaced(folder, tokenizer):

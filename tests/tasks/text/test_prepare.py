@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dbtm.errors import UsageError
+from dbtm.tasks.folder import check_out
 from dbtm.tasks.text import encode, shards
-from dbtm.tasks.text.prepare import Layout, assigned, check_out, prepare
+from dbtm.tasks.text.prepare import Layout, assigned, prepare
 from dbtm.tasks.text.shards import Prepared
-from dbtm.tasks.text.sources import Piece, whole
+from dbtm.tasks.text.sources import Piece, pieces, whole
 
 
 def stream(folder, split: str) -> np.ndarray:
@@ -100,6 +101,20 @@ def test_a_document_in_pieces_stays_on_one_side(documents):
     sides = [item.split for item in assigned([(None, pieces)], layout)]
     assert sides[::2] == sides[1::2] == [layout.split_of(d) for d in documents]
     assert {item.split for item in assigned([("validation", pieces)], layout)} == {"validation"}
+
+
+def test_a_long_document_is_on_the_same_side_in_every_file(tmp_path):
+    """1.5 million characters: more than a piece holds, and as a line of text less than two chunks."""
+    layout = Layout(16, validation=0.5)
+    for i in range(6):
+        text = f"{i} " + "many words " * 140_000 + "end"
+        (tmp_path / "a.txt").write_text(f"short\n{text}\n")
+        (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}) + "\n")
+        sides = [
+            [item.split for item in assigned([(None, pieces(str(tmp_path / name), lambda n: None))], layout)][-1]
+            for name in ("a.txt", "a.jsonl")
+        ]
+        assert sides[0] == sides[1]
 
 
 def test_few_documents_are_in_memory_at_a_time(words, monkeypatch):
@@ -237,10 +252,18 @@ def test_damage_is_found_by_name(made):
     folder, _ = made
     shard = folder / "train-00000.bin"
     data = shard.read_bytes()
-    for bad in (data[:-2], data[:-1] + bytes([data[-1] ^ 1])):
+    for bad in (data[:-2], data + b"\0\0"):
         shard.write_bytes(bad)
-        with pytest.raises(UsageError, match=r"train-00000\.bin is damaged: its sha256"):
+        with pytest.raises(UsageError, match=rf"train-00000\.bin is damaged: it has {len(bad)} bytes, not {len(data)}"):
             _ = Prepared(folder).train
+    shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(UsageError, match=r"train-00000\.bin is damaged: its sha256"):
+        Prepared(folder).verify()
+    Prepared(folder).verify("validation")
+    held_out = folder / "validation-00000.bin"
+    held_out.write_bytes(bytes([held_out.read_bytes()[0] ^ 1]) + held_out.read_bytes()[1:])
+    with pytest.raises(UsageError, match=r"validation-00000\.bin is damaged: its sha256"):
+        _ = Prepared(folder).validation
     shard.unlink()
     with pytest.raises(UsageError, match=r"train-00000\.bin is missing"):
         _ = Prepared(folder).train
@@ -251,6 +274,12 @@ def test_damage_is_found_by_name(made):
     (folder / "manifest.json").unlink()
     with pytest.raises(UsageError, match="is not prepared text: it has no manifest"):
         Prepared(folder)
+
+
+def test_training_text_is_not_read_through_to_open_it(made, monkeypatch):
+    folder, manifest = made
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read through"))
+    assert len(Prepared(folder).train) == manifest["train"]["blocks"]
 
 
 def test_another_format_is_refused(made):

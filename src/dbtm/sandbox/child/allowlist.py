@@ -51,6 +51,10 @@ def refusal(tree: _ast.AST) -> str | None:
             bound.add(node.name)
         elif isinstance(node, _ast.arg):
             bound.add(node.arg)
+        elif isinstance(node, _ast.alias):
+            bound.add(node.asname or node.name)
+        elif isinstance(node, _ast.ExceptHandler) and node.name is not None:
+            bound.add(node.name)
     # A name of one's own may be called `input`. Names that are nowhere bound would be NameErrors: this says it better.
     reached = sorted((loaded - bound - BUILTINS) & set(dir(builtins)) - DUNDER_NAMES)
     return f"the built-in {reached[0]}" if reached else None

@@ -10,7 +10,7 @@ import sys
 from .seccomp import AUDIT_ARCH, filter_program
 
 _NEW_USER, _NEW_NETWORK, _NEW_IPC = 0x10000000, 0x40000000, 0x08000000
-_SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES = 1, 22, 38
+_SET_DEATH_SIGNAL, _SET_DUMPABLE, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES = 1, 4, 22, 38
 _SECCOMP_FILTER = 2
 _KILL = 9
 _CAPABILITIES_V3 = 0x20080522
@@ -40,9 +40,10 @@ def separate() -> list[str]:
 
 
 def drop() -> list[str]:
-    """Die with the parent, gain nothing, hold no capability, and from here on only calculate and print."""
+    """Die with the parent, be closed to tracers, gain nothing, hold no capability, and only calculate and print."""
     means = []
     _prctl(_SET_DEATH_SIGNAL, _KILL)
+    _prctl(_SET_DUMPABLE, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
     if _libc.capset(header, (ctypes.c_uint32 * 6)()) == 0:
         means.append("no capabilities")

@@ -22,7 +22,8 @@ def run(source: bytes) -> tuple[str, str]:
     """(kind, text): the value as text, or what went wrong."""
     try:
         flags = __future__.annotations.compiler_flag  # annotations are not evaluated
-        tree = compile(source, "<program>", "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
+        text = source.decode("utf-8").removeprefix("\ufeff")  # from bytes, Python would obey `# coding: latin-1`
+        tree = compile(text, "<program>", "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
         reason = refusal(tree)
         if reason is not None:
             return "refused", reason

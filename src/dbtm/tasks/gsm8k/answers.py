@@ -35,7 +35,7 @@ def gold(answer: object) -> float | None:
 
 def same(value: float, answer: float) -> bool:
     """Equal up to the rounding of a few operations on doubles; 33.33 is not a third of 100."""
-    return math.isclose(value, answer, rel_tol=1e-6, abs_tol=1e-6)
+    return math.isclose(value, answer, rel_tol=1e-9, abs_tol=1e-6)
 
 
 def verdict(outcome: Outcome, answer: float) -> str:

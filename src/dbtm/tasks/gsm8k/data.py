@@ -76,7 +76,7 @@ def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # as some editors begin a file
             for n, line in enumerate(file, 1):
                 if line.strip():
                     yield f"{path}, line {n}", json.loads(line)

@@ -1,18 +1,17 @@
 """A prepared set: a folder of examples as tokens, with their tokenizer.
 
     DIR/
-      manifest.json     sizes, counts, sources with their sha256
+      manifest.json     sizes, counts, sources and files with their sha256
       tokenizer.json
       tokens.bin        all examples one after the other, without padding, little-endian uint16
       starts.bin        where each begins and the last ends, little-endian int64
       prompts.bin       how many of its tokens are given, little-endian uint16
 
-It is written under a temporary name, synced, and renamed: a folder of that name is whole.
+It is written under a temporary name, synced, and renamed: a folder of that name is whole (dbtm.tasks.folder).
 """
 
+import hashlib
 import json
-import os
-import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -23,40 +22,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dbtm.errors import UsageError
+from dbtm.tasks.folder import MANIFEST, published
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.layout import Layout, Row
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
+TOKENIZER = "tokenizer.json"
+FILES = ("tokens.bin", "starts.bin", "prompts.bin")
 KIND = "gsm8k"
 CHUNK = 1024
 MOST_VOCAB = 1 << 16
 
 
 class Source(NamedTuple):
-    """Where examples come from, in words for the manifest, and the examples."""
+    """Where examples come from, in words for the manifest, and the examples; None stands for what is no program."""
 
     about: dict[str, Any]
-    examples: Iterable[Example]
+    examples: Iterable[Example | None]
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
-
-
-def check_out(out: Path, force: bool) -> None:
-    """Refuse a folder that cannot be written before any work is done for it; only a prepared set is overwritten."""
-    if not out.name or out.name == "..":
-        raise UsageError(f"--out {out}: give the folder a name of its own")
-    if not out.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not (out / MANIFEST).is_file():
-        raise UsageError(f"--out {out} exists and is not a prepared set: choose another name")
-    if not force:
-        raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
 
 
 def write(
@@ -67,16 +54,13 @@ def write(
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write a prepared set and return its manifest; examples that are too long are left out and counted."""
+    """Write a prepared set and return its manifest; what is too long or no program is left out and counted."""
     from dbtm.tasks.text.tokenizer import size
 
     if size(tokenizer) > MOST_VOCAB:
         raise UsageError(f"the tokenizer has {size(tokenizer)} entries, but prepared sets hold at most {MOST_VOCAB}")
     layout = Layout(tokenizer, length)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir()
+    with published(out) as temporary:
         counts = _write_tokens(temporary, layout, sources, progress or (lambda _: None))
         manifest = {
             "kind": KIND,
@@ -86,14 +70,10 @@ def write(
             "pad": layout.pad,
             **(about or {}),
             **counts,
+            "files": {name: _sha256(temporary / name) for name in FILES},
         }
         (temporary / TOKENIZER).write_text(tokenizer.to_str(), encoding="utf-8")
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        _publish(temporary, out)
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return manifest
 
 
@@ -105,8 +85,9 @@ def _write_tokens(
     read = 0
     with open(folder / "tokens.bin", "wb") as file:
         for source in sources:
-            too_long = kept = 0
-            for examples in _chunks(source.examples):
+            seen = too_long = kept = 0
+            for chunk in _chunks(source.examples):
+                examples = [example for example in chunk if example is not None]
                 for row in layout.rows(examples):
                     if row is None:
                         too_long += 1
@@ -115,40 +96,30 @@ def _write_tokens(
                     starts.append(starts[-1] + len(row.tokens))
                     prompts.append(row.prompt)
                     kept += 1
-                read += len(examples)
-                progress(read)
-            told.append({**source.about, "examples": kept, "too_long": too_long})
-    if not prompts:
+                seen += len(chunk)
+                progress(read + seen)
+            read += seen
+            left_out = {"too_long": too_long, "not_programs": seen - kept - too_long}
+            told.append({**source.about, "examples": kept, **left_out})
+    left_out = {name: sum(source[name] for source in told) for name in ("too_long", "not_programs")}
+    if not prompts and left_out["too_long"]:
         raise UsageError(f"no example fits {layout.length} tokens: give a larger --length")
+    if not prompts:
+        raise UsageError(f"none of the {read} examples is a Python program: mend their code, or leave --plain out")
     np.asarray(starts, "<i8").tofile(folder / "starts.bin")
     np.asarray(prompts, "<u2").tofile(folder / "prompts.bin")
-    return {
-        "examples": len(prompts),
-        "too_long": sum(source["too_long"] for source in told),
-        "tokens": starts[-1],
-        "sources": told,
-    }
+    return {"examples": len(prompts), **left_out, "tokens": starts[-1], "sources": told}
 
 
-def _chunks(examples: Iterable[Example]) -> Iterator[list[Example]]:
+def _chunks(examples: Iterable[Example | None]) -> Iterator[list[Example | None]]:
     source = iter(examples)
     while chunk := list(islice(source, CHUNK)):
         yield chunk
 
 
-def _publish(temporary: Path, out: Path) -> None:
-    """Sync everything and rename; an old set steps aside first."""
-    for path in [*temporary.iterdir(), temporary]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    aside = out.with_name(f".{out.name}.old.{os.getpid()}.part")
-    if out.exists():
-        out.rename(aside)
-    temporary.rename(out)
-    shutil.rmtree(aside, ignore_errors=True)
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -162,6 +133,7 @@ class Prepared:
         try:
             manifest: dict[str, Any] = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
             kind, self.examples = manifest["kind"], int(manifest["examples"])
+            self.files: dict[str, str] = dict(manifest.get("files", {}))
             self.vocab, self.length, self.tokens = (int(manifest[name]) for name in ("vocab", "length", "tokens"))
         except OSError:
             raise UsageError(f"{folder} is not a prepared set: make one with `dbtm data gsm8k`") from None
@@ -176,6 +148,13 @@ class Prepared:
     def row(self, i: int) -> Row:
         tokens, starts, prompts = self._arrays
         return Row(tokens[starts[i] : starts[i + 1]].tolist(), int(prompts[i]))
+
+    def verify(self) -> None:
+        """Read everything through and compare. Opening a set compares the sizes alone: TinyGSM's has gigabytes."""
+        _ = self._arrays
+        for name in FILES:
+            if _sha256(self.folder / name) != self.files.get(name):
+                raise UsageError(f"{self.folder / name} is damaged: its sha256 is not the one in {MANIFEST}")
 
     @cached_property
     def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

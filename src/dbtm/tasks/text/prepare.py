@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -15,11 +13,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from dbtm.errors import UsageError
+from dbtm.tasks.folder import published
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.encode import Coding, Detokenizer, Item, encoded
 from dbtm.tasks.text.shards import DTYPES, FORMAT, MANIFEST, SPLITS, Writer
 from dbtm.tasks.text.sources import Piece
 
+SPLIT_BY = 4096  # characters of a document that choose its split: every first piece has them, whatever the file
 Part = tuple[str | None, Iterable[Piece]]  # documents of one split; None: every document chooses its own
 
 
@@ -45,8 +45,8 @@ class Layout:
             raise UsageError(f"--dtype {self.dtype} is not a choice; choose one of: auto, {', '.join(DTYPES)}")
 
     def split_of(self, text: str) -> str:
-        """A document's split is a function of its text alone: equal documents never stand on both sides."""
-        digest = hashlib.blake2b(text.encode(), digest_size=8, key=self.seed.to_bytes(8, "little")).digest()
+        """A document's split is a function of how its text begins: equal documents never stand on both sides."""
+        digest = hashlib.blake2b(text[:SPLIT_BY].encode(), digest_size=8, key=self.seed.to_bytes(8, "little")).digest()
         return "validation" if int.from_bytes(digest, "little") < self.validation * 2**64 else "train"
 
     def dtype_for(self, vocab: int) -> str:
@@ -82,9 +82,7 @@ def prepare(
     """Write a prepared set and return its manifest, which repeats what `about` says of the source."""
     vocab, edges = tokenizers.size(tokenizer), tokenizers.edges(tokenizer, eos)
     coding = Coding(tokenizer.to_str(), edges.eos, layout.dtype_for(vocab), detokenize)
-    temporary = _temporary(out)
-    try:
-        temporary.mkdir()
+    with published(out) as temporary:
         found = _write_shards(temporary, assigned(parts, layout), coding, layout, edges, workers)
         manifest = {
             "format": FORMAT,
@@ -101,11 +99,6 @@ def prepare(
         }
         (temporary / tokenizers.FILE).write_text(coding.json, encoding="utf-8")
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        _publish(temporary, out)
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return manifest
 
 
@@ -133,54 +126,3 @@ def _write_shards(
             )
         found[split] = values
     return found
-
-
-# -- the folder --------------------------------------------------------------------------------------------------------
-
-
-def check_out(out: Path, force: bool) -> None:
-    """Refuse a folder that cannot be written before any work is done for it; only a prepared set is overwritten."""
-    if not out.name or out.name == "..":
-        raise UsageError(f"--out {out}: give the folder a name of its own")
-    if not out.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not (out / MANIFEST).is_file():
-        raise UsageError(f"--out {out} exists and is not prepared text: choose another name")
-    if not force:
-        raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
-
-
-def _temporary(out: Path) -> Path:
-    """A folder beside `out`; what killed processes left of theirs is swept up."""
-    for leftover in out.parent.glob(f".{out.name}.*.part"):
-        pid = leftover.name.removesuffix(".part").rpartition(".")[2]
-        if pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(leftover, ignore_errors=True)
-    return out.with_name(f".{out.name}.{os.getpid()}.part")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # someone else's process
-        return True
-    return pid != os.getpid()
-
-
-def _publish(temporary: Path, out: Path) -> None:
-    """Sync everything and rename; an old set steps aside first."""
-    for path in [*temporary.iterdir(), temporary]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    aside = out.with_name(f".{out.name}.old.{os.getpid()}.part")
-    if out.exists():
-        out.rename(aside)
-    temporary.rename(out)
-    shutil.rmtree(aside, ignore_errors=True)

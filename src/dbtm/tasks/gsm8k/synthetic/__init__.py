@@ -4,7 +4,8 @@ A scene tells of one to five steps over the four operations in one of many wordi
 something that does not matter. The program is the story's own arithmetic, one line a step, always the same for the same
 question: a model that writes all tokens at once has nothing to choose between.
 
-One question in sixteen, by a checksum of its text, is held out: whatever the keys, no training problem has its words.
+One program in sixteen, by a checksum of its text, is held out: whatever the keys, no training problem has the same
+program, nor, since a question has one program, the same words.
 """
 
 import zlib
@@ -28,24 +29,24 @@ def tell(key: int) -> Example:
     return Example(story.question(), story.code(), float(story.value))
 
 
-def is_held_out(question: str) -> bool:
-    return zlib.crc32(question.encode()) % HELD_OUT == 0
+def is_held_out(code: str) -> bool:
+    return zlib.crc32(code.encode()) % HELD_OUT == 0
 
 
 def problem(key: int) -> Example:
     """The training problem of a key."""
-    while is_held_out((example := tell(key)).question):
+    while is_held_out((example := tell(key)).code):
         key += _NEXT
     return example
 
 
 def held_out(n: int, seed: int = 0) -> list[Example]:
-    """n different problems that no key of training gives."""
+    """n problems with different programs, none of which any key of training gives."""
     found: dict[str, Example] = {}
     key = seed << 64
     while len(found) < n:
         key += 1
         example = tell(key)
-        if is_held_out(example.question):
-            found.setdefault(example.question, example)
+        if is_held_out(example.code):
+            found.setdefault(example.code, example)
     return list(found.values())

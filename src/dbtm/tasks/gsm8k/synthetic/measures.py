@@ -8,15 +8,15 @@ from dbtm.tasks.gsm8k.synthetic.story import Quantity, Story
 
 def travel(s: Story) -> None:
     """One or two legs at constant speed; the distance, what is left of it, or the fuel."""
-    vehicle, moves = s.pick(words.RUNNERS)
-    speed, hours = s.let("speed", 5 * s.between(2, 16)), s.let("hours", s.between(2, 8))
+    vehicle, moves, most = s.pick(words.RUNNERS)
+    speed, hours = s.let("speed", 5 * s.between(2, most // 5)), s.let("hours", s.between(2, 8))
     s.say(
         f"A {vehicle} {moves} at {speed.value} miles per hour for {s.number(hours.value)} hours.",
         f"For {s.number(hours.value)} hours, a {vehicle} {moves} at {speed.value} miles per hour.",
     )
     distance = s.set("distance", speed.times(hours))
     if s.chance(0.5):
-        faster, longer = s.let("second speed", 5 * s.between(2, 16)), s.let("second hours", s.between(2, 6))
+        faster, longer = s.let("second speed", 5 * s.between(2, most // 5)), s.let("second hours", s.between(2, 6))
         s.say(
             f"Then it {moves} for {s.number(longer.value)} more hours at {faster.value} miles per hour.",
             f"After a break it {moves} at {faster.value} miles per hour for another {s.number(longer.value)} hours.",
@@ -26,7 +26,8 @@ def travel(s: Story) -> None:
     if s.chance(0.4):
         trip = s.let("trip", distance.value + s.between(5, 200))
         s.say(
-            f"The whole trip is {s.number(trip.value)} miles.", f"Its destination is {s.number(trip.value)} miles away."
+            f"The whole trip is {s.number(trip.value)} miles.",
+            f"The destination was {s.number(trip.value)} miles from the start.",
         )
         s.say("How many miles are left?", f"How far does the {vehicle} still have to go?")
         s.answer(trip.minus(distance))
@@ -42,12 +43,12 @@ def ages(s: Story) -> None:
     s.say(f"{people[0].name} is {s.number(years[0].value)} years old.")
     for before, who in pairwise(people):
         last, name = years[-1], f"{who.name} age"
-        if s.chance(0.4) and last.value <= 25:
+        if s.chance(0.4) and last.value <= 15:
             factor = s.pick((2, 3, 4))
             s.say(f"{who.name} is {words.TIMES[factor]} as old as {before.name}.")
             years.append(s.set(name, last.times(factor)))
         elif s.chance(0.4) and last.value > 4:
-            less = s.between(1, last.value - 2)
+            less = s.between(2, last.value - 2)
             s.say(f"{who.name} is {s.number(less)} years younger than {before.name}.")
             years.append(s.set(name, last.minus(less)))
         else:
@@ -73,7 +74,7 @@ def ages(s: Story) -> None:
 def rectangle(s: Story) -> None:
     """Area or perimeter, and what it costs to cover or fence it."""
     around = s.chance(0.5)
-    place = s.pick(("garden", "field", "yard", "park") if around else ("floor", "wall", "room", "roof"))
+    place = s.pick(("garden", "field", "lawn", "park") if around else ("floor", "wall", "room", "roof"))
     unit, units = s.pick((("foot", "feet"), ("meter", "meters"), ("yard", "yards")))
     width = s.let("width", s.between(3, 30))
     s.say(
@@ -85,19 +86,22 @@ def rectangle(s: Story) -> None:
         s.say(f"It is {words.TIMES[factor]} as long as it is wide.", f"Its length is {words.TIMES[factor]} its width.")
         length = s.set("length", width.times(factor))
     else:
-        more = s.between(1, 20)
+        more = s.between(2, 20)
         if s.chance(0.5):
             s.say(f"Its length is {s.number(more)} {units} more than its width.")
             length = s.set("length", width.plus(more))
         else:
             length = s.let("length", width.value + more)
-            s.say(f"It is {s.number(length.value)} {units} long.")
+            s.say(
+                f"It is {s.number(length.value)} {units} long.",
+                f"The {place} is {s.number(length.value)} {units} long.",
+            )
     size = s.set("perimeter", length.plus(width).times(2)) if around else s.set("area", length.times(width))
     if s.chance(0.5):
         price = s.let("price", s.between(2, 15))
         what = f"a fence for ${price.value} per {unit}" if around else f"new paint for ${price.value} per square {unit}"
         s.say(f"Its owner buys {what}.", f"It gets {what}.")
-        s.say("How much does it cost?", "How much money is spent?")
+        s.say(f"How much does the {'fence' if around else 'paint'} cost?", "How much money is spent?")
         s.answer(size.times(price))
         return
     s.say(
@@ -131,7 +135,7 @@ def reading(s: Story) -> None:
         later = s.let("remaining days", rest_days)
         s.say(
             f"{who.he} wants to finish in {s.number(rest_days)} more days.",
-            f"The book is due in {s.number(rest_days)} days.",
+            f"The book is due in {s.number(rest_days)} more days.",
         )
         s.say(f"How many pages must {who.he} read each day?", f"How many pages a day does {who.name} have to read?")
         s.answer(left.over(later))
@@ -156,15 +160,17 @@ def recipe(s: Story) -> None:
     guests = s.let("guests", servings * factor)
     per_person = s.set("cups per person", cups.over(people))
     s.say(
-        f"This time {who.he} cooks for {s.number(guests.value)} people.", f"{s.number(guests.value)} guests are coming."
+        f"This time {who.he} cooks for {s.number(guests.value)} people.",
+        f"This time there are {s.number(guests.value)} people to feed.",
     )
     needed = s.set("cups needed", per_person.times(guests))
     if s.chance(0.4):
-        has = s.let("cups at home", s.between(1, needed.value - 1))
+        has = s.let("cups at home", s.between(2, needed.value - 1))
         s.say(
-            f"{who.he} has {s.number(has.value)} cups at home.", f"There are {s.number(has.value)} cups in the kitchen."
+            f"{who.he} has {s.number(has.value)} cups of {food} at home.",
+            f"There are {s.number(has.value)} cups of {food} in the kitchen.",
         )
-        s.say(f"How many more cups of {food} does {who.he} need?", f"How many cups must {who.name} buy?")
+        s.say(f"How many more cups of {food} does {who.he} need?", f"How many cups of {food} must {who.name} buy?")
         s.answer(needed.minus(has))
         return
     s.say(f"How many cups of {food} does {who.he} need?", f"How many cups of {food} is that?")
@@ -174,12 +180,17 @@ def recipe(s: Story) -> None:
 def average(s: Story) -> None:
     """The mean of three or four numbers."""
     who, what = s.people(1)[0], s.pick(("points", "miles", "pages", "dollars"))
-    verb = {"points": "scored", "miles": "ran", "pages": "read", "dollars": "spent"}[what]
+    verb, base = {
+        "points": ("scored", "score"),
+        "miles": ("drove", "drive"),
+        "pages": ("read", "read"),
+        "dollars": ("spent", "spend"),
+    }[what]
     count = s.pick((2, 3, 4))
-    mean = s.between(10, 60)
+    mean = s.between(12, 60)
     values = [mean + s.between(-9, 9) for _ in range(count - 1)]
     values.append(count * mean - sum(values))
-    if values[-1] <= 0:
+    if values[-1] < 2:
         values = [mean] * count
     first = s.between(0, len(words.DAYS) - count)
     days = words.DAYS[first : first + count]
@@ -190,7 +201,7 @@ def average(s: Story) -> None:
     for each in given[1:]:
         total = total.plus(each)
     if s.chance(0.3):
-        s.say(f"How many {what} is that in total?")
+        s.say(f"How many {what} did {who.name} {base} in total?")
         s.answer(total)
         return
     total = s.set("total", total)

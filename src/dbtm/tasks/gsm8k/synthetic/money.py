@@ -30,16 +30,20 @@ def shopping(s: Story) -> None:
         total = s.set("final cost", total.minus(off))
     elif total.value % 10 == 0 and s.chance(0.6):
         percent = s.let("discount percent", s.pick((10, 20, 30, 40, 50)))
-        s.say(f"{who.he} gets a {percent.value}% discount.", f"Everything is {percent.value}% off that day.")
+        s.say(f"{who.he} gets a {percent.value}% discount.", f"The cashier takes {percent.value}% off the bill.")
         saved = s.set("discount", total.times(percent).over(100))
         total = s.set("final cost", total.minus(saved))
     if s.chance(0.45):
         paid = s.let("paid", next(note for note in (20, 50, 100, 200, 500, 1000, 2000) if note > total.value))
-        s.say(f"{who.he} pays with ${paid.value}.", f"{who.name} hands over ${paid.value}.")
+        s.say(f"{who.he} pays with {s.dollars(paid.value)}.", f"{who.name} hands over {s.dollars(paid.value)}.")
         s.say(f"How much change does {who.he} get?", f"How many dollars does {who.name} get back?")
         s.answer(paid.minus(total))
         return
-    s.say(f"How much does {who.name} pay in total?", f"How much money did {who.he} spend?", "What is the total cost?")
+    s.say(
+        f"How much does {who.name} pay in total?",
+        f"How much money did {who.he} spend?",
+        "How much is the bill in the end?",
+    )
     s.answer(total)
 
 
@@ -64,8 +68,8 @@ def wages(s: Story) -> None:
     if s.chance(0.45):
         spent = s.let("spent", s.between(10, pay.value - 1))
         s.say(
-            f"In {period}, {who.he} spends ${spent.value} on food.",
-            f"{who.he} pays ${spent.value} for rent in {period}.",
+            f"In {period}, {who.he} spends {s.dollars(spent.value)} on food.",
+            f"{who.he} pays {s.dollars(spent.value)} for rent in {period}.",
         )
         s.say(f"How much money does {who.name} have left after {period}?", f"How much is left after {period}?")
         s.answer(pay.minus(spent))
@@ -81,17 +85,15 @@ def saving(s: Story) -> None:
     start = s.between(10, 150)
     cost = s.let(f"{goal} cost", start + per_week * weeks)
     s.say(
-        f"{who.name} wants to buy a {goal} that costs ${s.number(cost.value)}.",
-        f"A {goal} costs ${s.number(cost.value)}, and {who.name} wants one.",
+        f"{who.name} wants to buy a {goal} that costs {s.dollars(cost.value)}.",
+        f"A {goal} costs {s.dollars(cost.value)}, and {who.name} wants one.",
     )
     has = s.let("saved", start)
     s.say(f"{who.he} already has ${has.value}.", f"So far {who.he} has saved ${has.value}.")
     needed = s.set("needed", cost.minus(has))
     if s.chance(0.3) and needed.value > per_week * 2:
         gift = s.let("gift", per_week)
-        s.say(
-            f"{who.his} aunt gives {who.name} ${gift.value}.", f"For {who.his} birthday, {who.he} gets ${gift.value}."
-        )
+        s.say(f"{who.name}'s grandparents add ${gift.value}.", f"For {who.his} birthday, {who.he} gets ${gift.value}.")
         needed = s.set("still needed", needed.minus(gift))
     if s.chance(0.3):
         s.say(f"How much more money does {who.name} need?", "How many dollars are still missing?")
@@ -119,21 +121,21 @@ def selling(s: Story) -> None:
         f"{who.he} keeps this up for {s.number(days.value)} days.",
     )
     total = s.set(f"total {many}", made.times(days))
+    everything = f"All the {many} are", f"every {one}"
     if s.chance(0.4):
+        everything = "The rest are", f"every remaining {one}"
         kept = s.let("kept", s.between(2, total.value - 2))
         s.say(
             f"{who.he} keeps {s.number(kept.value)} of the {many}.",
-            f"{s.number(kept.value)} of them are given to {who.his} family.",
+            f"{s.number(kept.value)} of the {many} are given to {who.his} family.",
         )
         total = s.set(f"{many} to sell", total.minus(kept))
     price = s.let("price", s.between(3, 20))
-    s.say(
-        f"The rest are sold for ${price.value} each.", f"{who.he} then sells every remaining {one} for ${price.value}."
-    )
+    s.say(f"{everything[0]} sold for ${price.value} each.", f"{who.he} then sells {everything[1]} for ${price.value}.")
     revenue = s.set("revenue", total.times(price))
     if s.chance(0.5) and revenue.value > 20:
         cost = s.let("cost", s.between(5, revenue.value - 1))
-        s.say(f"The materials cost ${s.number(cost.value)}.", f"{who.he} spent ${s.number(cost.value)} on materials.")
+        s.say(f"The materials cost {s.dollars(cost.value)}.", f"{who.he} spent {s.dollars(cost.value)} on materials.")
         s.say(f"How much profit does {who.name} make?", f"What is {who.name}'s profit?")
         s.answer(revenue.minus(cost))
         return

@@ -5,6 +5,7 @@ computes the value at once. Random draws use nothing but `random.Random.random`,
 """
 
 import random
+import re
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +15,8 @@ T = TypeVar("T")
 
 
 SUM, PRODUCT, ATOM = 1, 2, 3  # how tightly an expression binds
+_POINTS_BACK = re.compile(r"\b(it|its|they|them|their|this|that|others|rest)\b", re.IGNORECASE)
+"""A sentence with one of these must stand right after the sentence that it points back to."""
 
 
 class Quantity(NamedTuple):
@@ -106,26 +109,42 @@ class Story:
             return words.NUMBERS[value]
         return f"{value:,}" if value >= 1000 and self.chance(0.5) else str(value)
 
+    def dollars(self, value: int) -> str:
+        """An amount of money: always in digits."""
+        return f"${value:,}" if value >= 1000 and self.chance(0.5) else f"${value}"
+
     def distract(self) -> None:
-        """A sentence with a number that does not matter; people come first, lest a later 'she' mean them."""
+        """A sentence with a number that does not matter: of someone else at the start, or of something in between."""
+        places = [i for i, text in enumerate(self.sentences[:-1]) if i and not _POINTS_BACK.search(text)]
+        if places and self.chance(0.5):
+            self.sentences.insert(self.pick(places), self._aside())
+        else:
+            self.sentences.insert(0, self._opening())
+
+    def _opening(self) -> str:
+        """Of a person, who comes first lest a later 'she' mean them, and has no part in sums of ages or miles."""
         person, thing = self.people(1)[0].name, self.things(1)[0][1]
-        count = self.number(self.between(2, 60))
-        if self.chance(0.5):
-            opening = (
-                f"{person} is {count} years old.",
-                f"{person} has {count} {thing} at home.",
-                f"The day before, {person} had walked {count} miles.",
-                f"{person}, who lives {count} miles away, heard this story.",
+        count, told = self.number(self.between(2, 60)), " ".join(self.sentences)
+        variants = [f"{person} has {count} {thing} at home."]
+        if " old" not in told:
+            variants.append(f"{person} is {count} years old.")
+        if " miles" not in told:
+            variants.append(f"The day before, {person} had walked {count} miles.")
+            variants.append(f"{person}, who lives {count} miles away, heard this story.")
+        return self.pick(variants)
+
+    def _aside(self) -> str:
+        """Of nothing that the story could mean by a name of its own."""
+        thing, value = self.things(1)[0][1], self.between(2, 60)
+        count = self.number(value)
+        return self.pick(
+            (
+                f"The radio plays {count} songs in the meantime.",
+                f"{count} people are waiting at a bus stop nearby.",
+                f"A museum in the city shows {count} {thing}.",
+                f"A poster on the wall costs ${value}.",
             )
-            self.sentences.insert(0, self.pick(opening))
-            return
-        aside = (
-            f"It takes {count} minutes to get there by bus.",
-            f"There are {count} other people nearby.",
-            f"Last year there were {count} {thing} in the same place.",
-            f"A poster on the wall costs ${count}.",
         )
-        self.sentences.insert(self.between(1, len(self.sentences) - 1), self.pick(aside))
 
     # -- the program ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from dbtm.tasks.gsm8k.synthetic.story import Person, Quantity, Story
 def holdings(s: Story) -> None:
     """Someone has things; they come and go; how many are there now, or what do they sell for?"""
     (who, friend), (one, many) = s.people(2), s.things(1)[0]
+    if who.he == friend.he:  # then 'she' might be either
+        who = who._replace(he=who.name)
     have = s.let(many, s.between(20, 90))
     n = s.number(have.value)
     s.say(
@@ -19,8 +21,8 @@ def holdings(s: Story) -> None:
     if s.chance(0.3) and have.value > 0:
         price = s.let("price", s.between(2, 9))
         s.say(
-            f"{who.name} sells all the {many} that are left for ${s.number(price.value)} each.",
-            f"Then {who.name} sells every {one} that {who.he} has for ${s.number(price.value)}.",
+            f"{who.name} sells all of {who.his} {many} for {s.dollars(price.value)} each.",
+            f"Then {who.name} sells every {one} for {s.dollars(price.value)}.",
         )
         s.say(f"How much money does {who.name} make?", f"How many dollars does {who.he} get for them?")
         s.answer(have.times(price))
@@ -28,7 +30,7 @@ def holdings(s: Story) -> None:
     s.say(
         f"How many {many} does {who.name} have now?",
         f"How many {many} does {who.he} have in the end?",
-        f"How many {many} are there now?",
+        f"With how many {many} does {who.name} end up?",
     )
     s.answer(have)
 
@@ -52,7 +54,7 @@ def _lose(s: Story, who: Person, friend: Person, many: str, have: Quantity) -> Q
     n = s.number(fewer.value)
     s.say(
         f"{who.he} gives {n} {many} to {friend.name}.",
-        f"{who.name} loses {n} of them.",
+        f"{who.name} loses {n} of the {many}.",
         f"{n} of the {many} are broken and {who.he} throws them away.",
         f"Later {who.name} hands out {n} {many} to {who.his} {s.pick(words.FRIENDS)}.",
     )
@@ -66,8 +68,8 @@ def _part(s: Story, who: Person, friend: Person, many: str, have: Quantity) -> Q
     parts = s.pick(whole)
     s.say(
         f"{who.he} gives {words.PARTS[parts]} of {who.his} {many} to {friend.name}.",
-        f"{who.name} sells {words.PARTS[parts]} of the {many}.",
-        f"Then {words.PARTS[parts]} of them get lost.",
+        f"{who.name} donates {words.PARTS[parts]} of {who.his} {many}.",
+        f"Then {words.PARTS[parts]} of {who.name}'s {many} get lost.",
     )
     gone = s.set(f"{many} gone", have.over(parts))
     return s.set(f"{many} left", have.minus(gone))
@@ -77,9 +79,15 @@ def _multiple(s: Story, who: Person, friend: Person, many: str, have: Quantity) 
     if have.value > 300:
         return _lose(s, who, friend, many, have)
     if s.chance(0.5):
-        s.say(f"By the next week, the number of {many} doubles.", f"{who.he} works hard and doubles {who.his} {many}.")
+        s.say(
+            f"By the next week, the number of {who.name}'s {many} doubles.",
+            f"{who.he} works hard and doubles {who.his} {many}.",
+        )
         return s.set(f"{many} doubled", have.times(2))
-    s.say(f"By the next month, {who.he} has three times as many.", f"After that, the number of {many} triples.")
+    s.say(
+        f"By the next month, {who.he} has three times as many {many}.",
+        f"After that, the number of {who.name}'s {many} triples.",
+    )
     return s.set(f"{many} tripled", have.times(3))
 
 
@@ -92,16 +100,16 @@ def compare(s: Story) -> None:
     for before, who in pairwise(people):
         last, name = have[-1], f"{who.name} {many}"
         way = s.pick(("more", "fewer", "times", "part"))
-        if way == "fewer" and last.value > 2:
-            less = s.between(1, last.value - 1)
+        if way == "fewer" and last.value > 3:
+            less = s.between(2, last.value - 2)
             s.say(f"{who.name} {verb} {s.number(less)} fewer {many} than {before.name}.")
             have.append(s.set(name, last.minus(less)))
         elif way == "times" and last.value < 200:
             factor = s.pick(tuple(words.TIMES))
             s.say(f"{who.name} {verb} {words.TIMES[factor]} as many {many} as {before.name}.")
             have.append(s.set(name, last.times(factor)))
-        elif way == "part" and any(last.value % parts == 0 for parts in words.PARTS):
-            parts = s.pick([parts for parts in words.PARTS if last.value % parts == 0])
+        elif way == "part" and (whole := [n for n in words.PARTS if last.value % n == 0 and last.value > n]):
+            parts = s.pick(whole)
             s.say(f"{who.name} {verb} {words.PARTS[parts]} as many {many} as {before.name}.")
             have.append(s.set(name, last.over(parts)))
         else:
@@ -110,21 +118,20 @@ def compare(s: Story) -> None:
             have.append(s.set(name, last.plus(more)))
     first, last = have[0], have[-1]
     asked = s.pick(("total", "total", "difference", "last"))
-    past = {"has": "have", "picked": "pick", "bought": "buy", "sold": "sell", "counted": "count"}[verb]
-    did = "do" if verb == "has" else "did"
+    base = {"has": "have", "picked": "pick", "bought": "buy", "sold": "sell", "counted": "count"}[verb]
+    do, does = ("do", "does") if verb == "has" else ("did", "did")
     if asked == "total":
-        s.say(f"How many {many} {did} they {past} altogether?", f"How many {many} {did} they {past} in total?")
+        s.say(f"How many {many} {do} they {base} altogether?", f"How many {many} {do} they {base} in total?")
         total = first
         for each in have[1:]:
             total = total.plus(each)
         s.answer(total)
     elif asked == "difference" and first.value != last.value:
         more, less = (0, -1) if first.value > last.value else (-1, 0)
-        s.say(f"How many more {many} {did} {people[more].name} {past} than {people[less].name}?")
+        s.say(f"How many more {many} {does} {people[more].name} {base} than {people[less].name}?")
         s.answer(have[more].minus(have[less]))
     else:
-        does = "does" if verb == "has" else "did"
-        s.say(f"How many {many} {does} {people[-1].name} {past}?")
+        s.say(f"How many {many} {does} {people[-1].name} {base}?")
         s.answer(last)
 
 
@@ -136,8 +143,8 @@ def packing(s: Story) -> None:
     a, b = s.number(count.value), s.number(each.value)
     s.say(
         f"{who.name} has {a} {boxes} with {b} {many} in each {box}.",
-        f"There are {a} {boxes} of {many}, and each {box} holds {b} {many}.",
-        f"Each {box} contains {b} {many}, and {who.name} buys {a} {boxes}.",
+        f"{who.name} counts {a} {boxes} of {many}, and each {box} holds {b} {many}.",
+        f"Each {box} contains {b} {many}, and {who.name} has {a} {boxes}.",
     )
     total = s.set(f"total {many}", count.times(each))
     if s.chance(0.5) and total.value > 10:
@@ -165,17 +172,17 @@ def packing(s: Story) -> None:
         s.say(f"How many {many} are on each {shelf}?", f"How many {many} does each {shelf} get?")
         s.answer(total.over(groups))
         return
-    s.say(f"How many {many} are there in all?", f"How many {many} does {who.name} have altogether?")
+    s.say(f"How many {many} are there in the end?", f"How many {many} does {who.name} have now?")
     s.answer(total)
 
 
 def sharing(s: Story) -> None:
     """Several piles, put together and shared among friends."""
     who, (_, many), friends = s.people(1)[0], s.things(1)[0], s.pick(words.FRIENDS)
-    share, heads = s.between(2, 15), s.between(3, 12)
+    share, heads = s.between(3, 15), s.between(3, 12)
     piles = s.pick((1, 2, 2, 3))
     whole = share * heads
-    sizes = [max(1, whole // (piles + 1)) for _ in range(piles - 1)]
+    sizes = [whole // (piles + 1)] * (piles - 1)
     sizes.append(whole - sum(sizes))
     colors = ["red", "blue", "green"]
     given = [s.let(f"{color} {many}" if piles > 1 else many, size) for color, size in zip(colors, sizes)]
@@ -193,7 +200,7 @@ def sharing(s: Story) -> None:
     n = s.number(heads)
     people = s.let(friends, heads)
     s.say(f"{who.he} shares them equally among {n} {friends}.", f"{n} {friends} split them equally.")
-    s.say(f"How many {many} does each of them get?", f"How many {many} are there for each one?")
+    s.say(f"How many {many} does each of the {friends} get?", f"How many {many} are there for each one?")
     s.answer(total.over(people))
 
 
@@ -221,13 +228,13 @@ def crowd(s: Story) -> None:
         s.say(f"{words.PARTS[parts]} of the others {second}.", f"Of the rest, {words.PARTS[parts]} {second}.")
         chosen = s.set("second group", rest.over(parts))
         if s.chance(0.5):
-            s.say(f"How many {members} {second}?")
+            s.say(f"How many {members} {second} but do not {first}?")
             s.answer(chosen)
         else:
-            s.say(f"How many of the {members} do neither?", f"How many {members} are left?")
+            s.say(f"How many of the {members} do neither?", f"How many {members} do neither?")
             s.answer(rest.minus(chosen))
         return
-    s.say(f"How many {members} do not {first}?", f"How many of the {members} are left?")
+    s.say(f"How many {members} do not {first}?", f"How many of the {members} do not {first}?")
     s.answer(rest)
 
 

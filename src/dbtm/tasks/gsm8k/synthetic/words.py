@@ -36,9 +36,17 @@ MADE = _pairs(
     "puppet/puppets"
 )
 BOXES = _pairs("box/boxes bag/bags crate/crates jar/jars pack/packs drawer/drawers")
-SHELVES = _pairs("shelf/shelves row/rows table/tables tray/trays cabinet/cabinets")
-GROUPS = _pairs("school/students club/members camp/campers company/workers choir/singers town/families")
-RUNNERS = _pairs("car/drives train/travels bus/travels cyclist/rides truck/drives boat/sails")
+SHELVES = _pairs("shelf/shelves desk/desks table/tables tray/trays bench/benches")
+GROUPS = _pairs("school/students club/members camp/campers company/workers choir/singers hospital/nurses")
+RUNNERS = (
+    ("car", "drives", 80),
+    ("train", "travels", 80),
+    ("bus", "travels", 65),
+    ("truck", "drives", 65),
+    ("tram", "runs", 40),
+    ("boat", "sails", 30),
+)
+"""(vehicle, what it does, most miles per hour)"""
 BIRDS = _words("chickens ducks geese turkeys")
 CATTLE = _words("cows sheep goats horses pigs")
 FRIENDS = _words("friends cousins classmates neighbors children teammates")
@@ -46,9 +54,9 @@ GOALS = _words("bicycle phone guitar camera laptop skateboard telescope drum ten
 FOODS = _words("flour sugar rice milk oats butter")
 DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 NUMBERS = _words("zero one two three four five six seven eight nine ten eleven twelve")
-SHOPS = ("the store", "the market", "a shop", "the mall", "a fair", "the bakery")
+SHOPS = ("the store", "the market", "a shop", "the mall", "a fair", "a bazaar")
 JOBS = ("babysitting", "tutoring", "mowing lawns", "washing cars", "walking dogs", "painting fences", "cleaning")
-HOBBIES = ("play chess", "sing", "swim", "play the piano", "speak French", "ride a bike", "wear glasses", "like pizza")
+HOBBIES = ("play chess", "dance", "swim", "play the piano", "speak French", "ride a bike", "wear glasses", "like pizza")
 DISHES = ("pancakes", "a cake", "soup", "bread", "cookies", "a pudding")
 TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times", 6: "six times"}
 PARTS = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth"}

@@ -1,0 +1,33 @@
+"""Signals that end a process, turned into the way out that cleans up."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def leave_on(*names: str) -> Iterator[None]:
+    """Within, SIGTERM and the like leave as an interrupt does: through every `finally`.
+
+    Signals that someone else handles or ignores (nohup) stay theirs, as do all of them outside the main thread.
+    """
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    taken = []
+    try:
+        for number in numbers:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _leave)
+                taken.append(number)
+    except ValueError:  # not the main thread
+        pass
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _leave(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one must not disturb the first one's cleaning up
+    sys.exit(128 + number)
