@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbtm.evals.report import commit, hardware
+from dbtm.evals.provenance import made
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ def report(study: Study, out: Path, path: Path) -> None:
             }
             rows.append(row)
             print(f"{arm.name:28s} {row['curve'][-1] if row['curve'] else 'no evaluation yet'}")
-    machine = hardware(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     document = {"recipe": study.recipe, "shared": study.shared, "measure": study.measure, "arms": rows}
-    path.write_text(json.dumps({**document, "hardware": machine, "commit": commit()}, indent=1) + "\n")
+    path.write_text(json.dumps({**document, **made(device)}, indent=1) + "\n")
     draw(document, path.with_suffix(".svg"))
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
 from dbtm import losses
+from dbtm.evals.provenance import made
 from dbtm.kernels import reference, triton_attention
 from dbtm.kernels.dispatch import attention, force
 from dbtm.kernels.triton_attention import Tiles
@@ -185,7 +186,7 @@ def main() -> None:
     parser.add_argument("--tiles", action="store_true", help="also sweep tile sizes (a few minutes)")
     options = parser.parse_args()
     peak = matrix_peak()
-    result: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "bf16_peak_tflops": peak}
+    result: dict = {**made(torch.device("cuda")), "bf16_peak_tflops": peak}
     show(result)
     result["attention_accuracy"] = check_attention()
     result["attention_ms"] = [show(time_attention(peak, *shape)) for shape in SHAPES]

@@ -1,9 +1,6 @@
 """Trains the CPU recipes with three seeds and writes results/toys.json: python benchmarks/toys.py [RECIPE ...]"""
 
-import datetime
 import json
-import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from dbtm.evals.provenance import made
 from dbtm.recipes import recipe
 from dbtm.train.loop import fit
 
@@ -40,21 +38,14 @@ def measure(name: str, seed: int) -> dict:
 
 def main() -> None:
     names = sys.argv[1:] or list(SEEDS)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=OUT.parent).stdout.strip()
+    origin = made(torch.device("cpu"))
     old = json.loads(OUT.read_text())["rows"] if OUT.is_file() else []
     rows = [row for row in old if row["recipe"] not in names]
     for name in names:
         for seed in SEEDS[name]:
-            rows.append(measure(name, seed) | {"commit": commit})
+            rows.append(measure(name, seed) | {"commit": origin["commit"]})
             print(rows[-1], flush=True)
-    document = {
-        "hardware": f"CPU, {platform.machine()}, {torch.get_num_threads()} threads",
-        "torch": torch.__version__,
-        "date": datetime.date.today().isoformat(),
-        "note": NOTE,
-        "rows": rows,
-    }
-    OUT.write_text(json.dumps(document, indent=1) + "\n")
+    OUT.write_text(json.dumps({**origin, "note": NOTE, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

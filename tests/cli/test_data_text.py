@@ -1,6 +1,7 @@
 """`dbtm data text`, `lm1b`, `owt` and what trains on them, as a user meets them."""
 
 import gzip
+import hashlib
 import json
 import os
 import signal
@@ -38,12 +39,25 @@ def test_text_from_several_files(command, here):
     assert manifest["train"]["documents"] + manifest["validation"]["documents"] == 300
     assert manifest["source"] == ["a.txt", "b.jsonl.gz"]
     assert manifest["tokenizer_name"] == "train:280"
+    assert manifest["passed_over"] == []
     assert f"{manifest['train']['blocks']:,} blocks of 16" in out
     assert os.listdir(here) == ["set"]
     # again with the tokenizer that was trained: the same tokens
     words = ("data", "text", "../a.txt", "../b.jsonl.gz", "--field", "body", "--tokenizer", "set/tokenizer.json")
     assert command(*words, "--length", 16, "--validation", 0.1, "--workers", 1, "--out", "again")[0] == 0
     assert Prepared("again").manifest["train"] == manifest["train"]
+
+
+def test_files_of_a_folder_that_are_not_read_are_told_and_recorded(command, here):
+    (here.parent / "folder").mkdir()
+    (here.parent / "a.txt").rename(here.parent / "folder" / "a.txt")
+    for name in ("notes.md", "x.json", "y.png", "z.png"):
+        (here.parent / "folder" / name).write_text("[]")
+    code, _, err = data(command, "../folder")
+    assert code == 0
+    assert "passed over 4 files" in err
+    assert "notes.md, x.json, y.png and 1 more" in err
+    assert Prepared("set").manifest["passed_over"] == ["notes.md", "x.json", "y.png", "z.png"]
 
 
 def test_validation_text_teaches_the_tokenizer_nothing(command, here):
@@ -95,6 +109,8 @@ def test_validation_text_teaches_the_tokenizer_nothing(command, here):
         ),
         (["data", "lm1b", "--local", "nowhere", "--out", "x"], "--local nowhere: no such folder"),
         (["data", "owt", "--local", "..", "--length", "2", "--out", "x"], "at least 3 tokens"),
+        (["data", "owt", "--validation", "0.1", "--seed", "3", "--out", "x"], "leave --validation, --seed out"),
+        (["data", "text", "../a.json", "--tokenizer", "gpt2", "--length", "8", "--out", "x"], "JSON lines"),
         (["train", "text"], "prepare some (dbtm data text"),
         (["train", "text", "--data", "nowhere"], "nowhere is not prepared text"),
         (["train", "text", "--vocab", "9"], "belong to the recipe 'own'"),
@@ -103,6 +119,7 @@ def test_validation_text_teaches_the_tokenizer_nothing(command, here):
 def test_a_mistake_is_one_line_exit_2_and_nothing_written(command, here, words, message):
     (here.parent / "bad.txt").write_bytes(b"bad\xff\n")
     (here.parent / "empty.txt").write_text("")
+    (here.parent / "a.json").write_text("[]")
     code, out, err = command(*words)
     assert code == 2
     assert out == ""
@@ -194,6 +211,27 @@ def test_train_takes_vocabulary_and_length_from_the_data(command, here):
     assert found["eval/entropy_distance_1"] == pytest.approx(found["eval/entropy_1"] - found["eval/entropy_data"])
     code, out, err = command("sample", "run", "--n", 1, "--nfe", 1, "--device", "cpu")
     assert code == 0, err
+
+
+def test_a_text_model_is_evaluated_where_its_data_has_moved(command, here):
+    assert data(command, "../a.txt")[0] == 0
+    assert command("train", "text", "--data", "set", "--out", "run", *QUICK)[0] == 0
+    (here / "set").rename(here / "moved")
+    manifest = Prepared("moved").manifest
+    for words in (["eval", "text", "run", "--json", "e.json"], ["sweep", "text", "run", "--out", "sweep"]):
+        words += ["--nfe", 1, "--n", 2, "--judge", "none", "--device", "cpu"]
+        code, _, err = command(*words)
+        assert code == 2
+        assert "name it with --data" in err
+        assert command(*words, "--data", "moved")[0] == 0
+    whole = json.loads((here / "e.json").read_text())
+    assert [row["kind"] for row in whole["rows"]] == ["sample", "real", "shuffled"]
+    digest = hashlib.sha256((here / "moved" / "manifest.json").read_bytes()).hexdigest()
+    assert whole["samples"][1] == {"data": "moved", "sha256": digest}
+    lines = (here / "sweep" / "samples.jsonl").read_text().splitlines()
+    origins = [json.loads(line)["origin"] for line in lines if '"real"' in line]
+    assert origins == [{"data": "moved", "sha256": digest}]
+    assert manifest["validation"]["blocks"]
 
 
 def test_data_for_another_recipe_is_refused_in_one_line(command, here):

@@ -93,6 +93,18 @@ def test_what_cannot_be_scored_is_told(command, judge, tmp_path):
     assert (row["n"], row["unscored"], row["windowed"], row["unique"]) == (4, 2, 1, 0.25)
 
 
+def test_what_a_file_says_is_printed_as_it_is(command, tmp_path):
+    """Square brackets are not taken for the terminal's markup, in settings or in a judge's name."""
+    file = tmp_path / "s.jsonl"
+    settings = {"nfe": 4, "sampler": "[/x]", "scorer": "[bold]"}
+    file.write_text(json.dumps({"tokens": [[1, 2]], "texts": ["in"], "settings": settings}))
+    judge = gguf_writer.model_file(tmp_path / "[bold].gguf")
+    code, out, _ = command("eval", "text", "--samples", file, "--judge", judge)
+    assert code == 0
+    assert "[/x], [bold]" in out
+    assert "judge: [bold].gguf" in out
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -107,8 +119,12 @@ def test_what_cannot_be_scored_is_told(command, judge, tmp_path):
         (["MODEL", "--temperature", "-1", "--judge", "none"], "temperature"),
         (["MODEL", "--scorer", "best", "--judge", "none"], "best"),
         (["--samples", "missing.jsonl"], "cannot read missing.jsonl"),
-        (["--samples", "missing.jsonl", "--kappa", ".5"], "judged as they are"),
+        (["--samples", "missing.jsonl", "--kappa", ".5"], "judged as they are: leave --kappa out"),
         (["--samples", "missing.jsonl", "--save-samples", "s.jsonl"], "judged as they are"),
+        (["--samples", "missing.jsonl", "--n", "4", "--nfe", "1"], "leave --n, --nfe out"),
+        (["--samples", "missing.jsonl", "--seed", "0", "--batch", "2"], "leave --seed, --batch out"),
+        (["--samples", "missing.jsonl", "--no-references", "--data", "x"], "leave --data, --references out"),
+        (["MODEL", "--data", "x"], "--data is for checkpoints that were trained on prepared text"),
         (["sudoku"], "trained on 'sudoku', not on text"),
         (["nowhere"], "nowhere"),
     ],

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import dbtm
-from dbtm.cli import files
-from dbtm.errors import UsageError
 from dbtm.tasks.sudoku import csvfile
 from dbtm.tasks.sudoku.generate import generate
 from dbtm.tasks.sudoku.puzzle import is_valid_solution
@@ -127,20 +125,6 @@ def test_a_file_of_grids_of_another_size_is_refused(command, untrained, puzzles)
     code, _, err = command("eval", "sudoku", "--puzzles", puzzles[0], "--checkpoint", untrained)
     assert code == 2
     assert "81 cells, but the checkpoint solves 16" in err
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    path = tmp_path / "e.json"
-    files.write(path, "old")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.replace", full)
-    with pytest.raises(UsageError, match="No space left"):
-        files.write(path, "new")
-    assert [p.name for p in tmp_path.iterdir()] == ["e.json"]
-    assert path.read_text() == "old"
 
 
 def test_puzzles_of_the_generator_are_those_of_the_seed(untrained):

@@ -81,6 +81,21 @@ def test_data_with_a_given_tokenizer(command, programs, prepared, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["set"], "no temporary folder stays"
 
 
+def test_data_counts_what_is_no_program(command, prepared, tmp_path):
+    good, bad = problem(1)._asdict(), {"question": "How many?", "code": "48 divided by 2"}
+    words = ["data", "gsm8k", "--plain", "--tokenizer", prepared / "tokenizer.json", "--length", LENGTH]
+    code, out, _ = command(*words, lines(tmp_path / "a.jsonl", [good, bad, bad]), "--out", tmp_path / "set")
+    assert code == 0
+    assert "0 longer than 240, 2 that are no programs left out" in out
+    manifest = json.loads((tmp_path / "set" / "manifest.json").read_text())
+    assert (manifest["examples"], manifest["not_programs"]) == (1, 2)
+    assert manifest["sources"][0]["not_programs"] == 2
+    code, _, err = command(*words, lines(tmp_path / "b.jsonl", [bad]), "--out", tmp_path / "none")
+    assert code == 2
+    assert "none of the 1 examples is a Python program" in err
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -159,6 +174,38 @@ def test_a_model_is_evaluated_at_every_budget(command, untrained, tmp_path):
     assert [line["program"] for line in found[3:]] == sampler.task.programs(trace.tokens, given["clean"])
 
 
+def test_what_is_done_stays_when_a_later_budget_fails(command, untrained, tmp_path, monkeypatch):
+    """A long evaluation that is killed has not been for nothing."""
+    from dbtm.evals import gsm8k
+
+    solve, there = gsm8k.solve, []
+
+    def fails_at_two(*words, nfe, **options):
+        there.append(sorted(path.name for path in tmp_path.iterdir()))
+        if nfe == 2:
+            raise KeyboardInterrupt
+        return solve(*words, nfe=nfe, **options)
+
+    monkeypatch.setattr(gsm8k, "solve", fails_at_two)
+    words = ["eval", "gsm8k", untrained, "--nfe", "1,2,4", "--n", 3]
+    code, _, _ = command(*words, "--json", tmp_path / "e.json", "--jsonl", tmp_path / "e.jsonl")
+    assert code != 0
+    assert there == [[], ["e.json", "e.jsonl"]]
+    assert [row["nfe"] for row in json.loads((tmp_path / "e.json").read_text())["rows"]] == [1]
+    assert [json.loads(line)["index"] for line in (tmp_path / "e.jsonl").read_text().splitlines()] == [0, 1, 2]
+
+
+def test_a_weak_sandbox_is_told(command, programs, tmp_path, monkeypatch):
+    from dbtm.sandbox import Sandbox
+
+    monkeypatch.setattr(Sandbox, "missing", ["namespaces", "seccomp"])
+    code, out, err = command("eval", "gsm8k", "--oracle", programs, "--n", 1, "--json", tmp_path / "e.json")
+    assert code == 0
+    assert "warning: the sandbox is without namespaces, seccomp here" in err
+    assert "warning" not in out
+    assert json.loads((tmp_path / "e.json").read_text())["sandbox_without"] == ["namespaces", "seccomp"]
+
+
 def test_synthetic_problems_are_the_default(command, untrained, prepared, tmp_path):
     words = ["eval", "gsm8k", untrained, "--nfe", 1, "--n", 2, "--seed", 3, "--json", tmp_path / "e.json"]
     assert command(*words, "--jsonl", tmp_path / "e.jsonl", "--tokenizer", prepared / "tokenizer.json")[0] == 0
@@ -179,7 +226,12 @@ def test_quick_evaluation_during_training(untrained):
     [
         ([], "either a CHECKPOINT or --oracle"),
         (["somewhere", "--oracle", "x.jsonl"], "either a CHECKPOINT or --oracle"),
-        (["--oracle", "x.jsonl", "--data", "y.jsonl"], "leave the options of a model out"),
+        (["--oracle", "x.jsonl", "--data", "y.jsonl"], "leave --data out"),
+        (
+            ["--oracle", "x.jsonl", "--nfe", "4", "--batch", "8", "--device", "cpu"],
+            "leave --nfe, --batch, --device out",
+        ),
+        (["--oracle", "x.jsonl", "--seed", "0"], "leave --seed out"),
         (["--oracle", "missing.jsonl"], "no such file: missing.jsonl"),
         (["--oracle", "x.jsonl", "--n", "0"], "at least 1"),
         (["--oracle", "x.jsonl", "--json", "no/e.json"], "no folder no"),

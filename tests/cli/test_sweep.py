@@ -1,6 +1,7 @@
 """`dbtm sweep`: stopped and continued, drawn here and judged there, and the tables it ends in."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -100,6 +101,9 @@ def test_drawn_here_and_judged_there(command, model, judge, tmp_path):
     here.rename(there)
     assert command("sweep", "text", "--out", there, "--judge", judge)[0] == 0
     assert len(read(there)["rows"]) == 12
+    code, _, err = command("sweep", "text", "--out", there, "--judge", judge, "--n", 4, "--kappa", ".5")
+    assert code == 2
+    assert "without a CHECKPOINT nothing is drawn: leave --n, --kappa out" in err
 
 
 def test_the_papers_comparisons(command, model, judge, tmp_path, counted, monkeypatch):
@@ -135,11 +139,28 @@ def test_several_sweeps_in_one_figure(command, model, judge, tmp_path):
     records = json.loads((tmp_path / "f.json").read_text())["frontier"]
     assert [(r["nfe"], r["label"]) for r in records] == [(1, "one"), (1, "two"), (2, "one"), (2, "two")]
     assert (tmp_path / "f.svg").exists()
-    other = gguf_writer.model_file(tmp_path / "other.gguf", seed=1)
-    command("sweep", "text", "--out", folders[0], "--judge", other)
-    code, _, err = command("sweep", "frontier", *folders, "--out", tmp_path / "f")
+    assert json.loads((tmp_path / "f.json").read_text())["judge"]["name"] == "tiny.gguf"
+
+
+def test_judges_of_one_name_are_told_apart_and_never_mixed(command, model, judge, tmp_path, counted):
+    out, words = tmp_path / "s", ["--out", tmp_path / "f", "--json", tmp_path / "f.json"]
+    command("sweep", "text", model, "--out", out, *SMALL[:4], "--judge", judge)
+    (tmp_path / "elsewhere").mkdir()
+    other = gguf_writer.model_file(tmp_path / "elsewhere" / "tiny.gguf", seed=1)
+    counted.update(drawn=0, judged=0)
+    assert command("sweep", "text", "--out", out, "--judge", other)[0] == 0
+    assert counted["judged"] == len((out / "samples.jsonl").read_text().splitlines()), "all of it again"
+    assert {row["judged_by"]["sha256"] for row in read(out)["rows"]} == {read(out)["judge"]["sha256"]}
+    for asked in ([], ["--judge", "tiny.gguf"]):
+        code, _, err = command("sweep", "frontier", out, *asked, *words)
+        assert code == 2
+        assert re.search(r"judged by tiny\.gguf \(\w+ \w{8}\), tiny\.gguf \(.*: choose with --judge", err)
+    chosen = err.split("judged by ")[1].split(", tiny")[0]
+    assert command("sweep", "frontier", out, "--judge", chosen, *words)[0] == 0
+    assert json.loads((tmp_path / "f.json").read_text())["judge"]["sha256"].startswith(chosen[-9:-1])
+    code, _, err = command("sweep", "frontier", out, "--judge", "gpt2-large", *words)
     assert code == 2
-    assert "other.gguf, tiny.gguf: choose with --judge" in err
+    assert "not by gpt2-large" in err
 
 
 @pytest.mark.parametrize(
@@ -179,3 +200,13 @@ def test_other_refusals(command, model, judge, tmp_path):
     code, _, err = command("sweep", "text", model, "--out", tmp_path / "file")
     assert code == 2
     assert "is a file" in err
+
+
+def test_equal_labels_are_refused(command, model, judge, tmp_path):
+    folders = [tmp_path / name / "sweep" for name in ("one", "two")]
+    for folder in folders:
+        command("sweep", "text", model, "--out", folder, *SMALL[:4], "--judge", judge)
+    code, _, err = command("sweep", "frontier", *folders, "--out", tmp_path / "f")
+    assert code == 2
+    assert "two of these folders are called 'sweep'" in err
+    assert not (tmp_path / "f.png").exists()

@@ -1,10 +1,8 @@
-"""The table says what the rows say; the provenance is that of this very code."""
+"""The table says what the rows say."""
 
 import io
-import subprocess
 from dataclasses import replace
 
-import torch
 from rich.console import Console
 
 from dbtm.evals import report
@@ -48,16 +46,3 @@ def test_a_tuned_column_names_each_threshold():
 
 def test_budget_one_alone_is_a_table_too():
     assert "12.50" in printed([ROW])
-
-
-def test_the_commit_is_gits_and_is_none_elsewhere(monkeypatch):
-    found = report.commit()
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    if head.returncode == 0:
-        assert found is None or found.removesuffix("-dirty") == head.stdout.strip()
-    monkeypatch.setenv("PATH", "")
-    assert report.commit() is None, "without git"
-
-
-def test_hardware_names_the_processor():
-    assert report.hardware(torch.device("cpu")).startswith("cpu: ")

@@ -23,10 +23,12 @@ def test_round_trip(tmp_path, name):
     assert first.tokens_BL.dtype.kind == "i"
 
 
-def test_samples_of_other_programs_need_tokens_and_texts_alone(tmp_path):
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_samples_of_other_programs_need_tokens_and_texts_alone(tmp_path, end):
     path = tmp_path / "s.jsonl"
-    path.write_text('{"tokens": [[1, 2]], "texts": ["ab"]}\n')
-    assert samples.read(path)[0].kind == "sample"
+    line = '{"tokens": [[1, 2]], "texts": ["ab"]}'
+    path.write_text(f"{line}\n{line}{end}")
+    assert [each.kind for each in samples.read(path)] == ["sample"] * 2, "with and without an end of the last line"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,16 @@ def test_samples_of_other_programs_need_tokens_and_texts_alone(tmp_path):
         ({"texts": ["one"]}, "`texts` must be a list of 2"),
         ({"texts": [1, 2]}, "`texts` must be a list of 2"),
         ({"settings": 3}, "`settings` and `origin`"),
+        ({"nfe": "four"}, "`nfe` must be a number"),
+        ({"seconds": True}, "`seconds` must be a number"),
+        ({"nfe": 10**400}, "`nfe` must be a number"),
+        ({"settings": {"kappa": "high"}}, "`settings.kappa` must be a number"),
+        ({"settings": {"nfe": None}}, "`settings.nfe` must be a number"),
+        ({"settings": {"sigma": float("nan")}}, "`settings.sigma` must be a number"),
+        ({"settings": {"sampler": 3}}, "`settings.sampler` must be a text"),
+        ({"settings": {"mine": float("inf")}}, "a number that is not finite"),
+        ({"texts": ["a", "\ud800"]}, "half of a surrogate pair"),
+        ({"settings": {"sampler": "\udfff"}}, "half of a surrogate pair"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, change, words):

@@ -64,6 +64,17 @@ def test_a_row_holds_every_number_and_becomes_json():
     assert document["perplexity_low"] < document["perplexity"] < document["perplexity_high"]
 
 
+def test_shuffled_words_have_no_runs_of_tokens():
+    """Their tokens are those of the text before it was shuffled: what depends on the order is not told of them."""
+    tokens = np.array([[1, 2, 1, 2, 3]])
+    real, shuffled = (text.measure(SampleSet(tokens, ["a b"], kind), None) for kind in ("real", "shuffled"))
+    assert (real.longest_repeat, real.distinct["2"]) == (2, 0.75)
+    assert shuffled.entropy == real.entropy
+    document = shuffled.document()
+    assert document["longest_repeat"] is document["distinct"]["2"] is document["distinct"]["4"] is None
+    assert document["distinct"]["1"] == pytest.approx(0.6)
+
+
 def test_what_cannot_be_measured_is_null_not_a_number():
     one = SampleSet(np.array([[1, 2]]), ["a"])
     for judge in (None, FixedJudge([0.0], [0])):
@@ -94,6 +105,15 @@ def test_references_are_held_out_text_from_everywhere_and_its_words_shuffled():
     assert shuffled.texts != real.texts
     assert text.references(Task(), 8)[1].texts == shuffled.texts, "the same every time"
     assert len(text.references(Task(), 1000)[0].texts) == 20, "all there is"
+    assert real.origin == {}
+
+
+def test_references_say_which_data_they_are_from():
+    class Prepared(Task):
+        def source(self):
+            return {"data": "set", "sha256": "abc"}
+
+    assert [each.origin for each in text.references(Prepared(), 3)] == [{"data": "set", "sha256": "abc"}] * 2
 
 
 def test_without_held_out_text_it_says_how_to_do_without():

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dbtm.cli.theory import app
 from dbtm.errors import UsageError
-from dbtm.theory.figures import FIGURES, draw, find, setting_for, write_whole
+from dbtm.theory.figures import FIGURES, draw, find, setting_for
 
 
 def refusal(*words: str) -> str:
@@ -74,17 +74,3 @@ def test_near_one_probabilities_are_scaled_to_one() -> None:
 def test_unknown_names_are_refused_in_python_too() -> None:
     with pytest.raises(UsageError, match="no theory figure 'births2'"):
         find("births2")
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_trace(tmp_path: Path) -> None:
-    path = tmp_path / "kept.txt"
-    path.write_text("old")
-
-    def fail(to: Path) -> None:
-        to.write_text("half")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(path, fail)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

@@ -183,10 +183,7 @@ def _write(path: Path | None, found: dict[str, Any], device: "torch.device") -> 
         return
     import json
 
-    import torch
+    from dbtm.evals.provenance import made
 
-    from dbtm.evals.report import commit, hardware
-
-    machine = {"hardware": hardware(device), "torch": torch.__version__, "commit": commit()}
-    files.write(path, json.dumps({**found, **machine}, indent=2) + "\n")
+    files.write(path, json.dumps({**found, **made(device)}, indent=2) + "\n")
     print(path)

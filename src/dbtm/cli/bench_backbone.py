@@ -74,13 +74,12 @@ def backbone(
         console.print(_table(rows, found, name, title))
     if json_file is not None:
         from dbtm.config import to_dict
-        from dbtm.evals.report import commit, hardware
+        from dbtm.evals.provenance import made
         from dbtm.kernels.dispatch import choose
 
         chosen = choose(softcap, True, gpu, torch.bfloat16 if gpu else torch.float32, head_width)
-        machine = {"hardware": hardware(target), "torch": torch.__version__, "commit": commit()}
         setting = {"model": to_dict(base), "vocab": backbones.VOCAB, "batch": batch, "compile": compiled}
-        text = json.dumps({**found, **setting, "attention": " - ".join(chosen), **machine}, indent=2)
+        text = json.dumps({**found, **setting, "attention": " - ".join(chosen), **made(target)}, indent=2)
         files.write(json_file, text + "\n")
         print(json_file)
     if figure is not None:
@@ -126,19 +125,16 @@ def _table(rows: "list[Row]", found: dict, name: str, title: str) -> "Table":
 
 
 def _draw(rows: "list[Row]", found: dict, path: Path) -> None:
-    """The figure, written under a temporary name, then renamed."""
-    import os
+    """The figure, there whole or not at all."""
+    from io import BytesIO
 
     import matplotlib as mpl
 
+    from dbtm.atomic import write_bytes
     from dbtm.bench.backbones import draw
     from dbtm.theory.style import RC
 
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        with mpl.rc_context(RC):
-            draw(rows, found).savefig(temporary, dpi=200)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    data = BytesIO()
+    with mpl.rc_context(RC):
+        draw(rows, found).savefig(data, format=path.suffix[1:], dpi=200)
+    write_bytes(path, data.getvalue())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbtm.cli.data import _progress
+from dbtm.cli import common
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ def gsm8k(
     if vocab is not None and not FEWEST_VOCAB <= vocab <= 1 << 16:
         raise UsageError(f"--vocab {vocab} must be from {FEWEST_VOCAB} to {1 << 16}")
 
+    from dbtm.tasks.folder import check_out
     from dbtm.tasks.gsm8k import prepared
     from dbtm.tasks.text.tokenizer import load
 
-    prepared.check_out(out, force)
+    check_out(out, force)
     for path in files or []:
         if not path.is_file():
             raise UsageError(f"no such file: {path}")
@@ -59,7 +60,7 @@ def gsm8k(
     def sources() -> "Iterator[Source]":
         return _sources(files or [], hub, synthetic, seed, plain)
 
-    with _progress() as progress:
+    with common.progress_bar() as progress:
         bar = progress.add_task("reading", total=None)
 
         def show(stage: str) -> Callable[[int], None]:
@@ -73,9 +74,10 @@ def gsm8k(
         named = Path(tokenizer).name if tokenizer and Path(tokenizer).exists() else tokenizer
         about = {"plain": plain, "tokenizer": named or trained}
         manifest = prepared.write(out, words, length, sources(), about, show("writing examples"))
+    others = f", {manifest['not_programs']:,} that are no programs" if manifest["not_programs"] else ""
     typer.echo(
         f"{out}: {manifest['examples']:,} examples, {manifest['tokens']:,} tokens, vocabulary {manifest['vocab']:,}; "
-        f"{manifest['too_long']:,} longer than {length} left out"
+        f"{manifest['too_long']:,} longer than {length}{others} left out"
     )
 
 
@@ -87,7 +89,7 @@ def _sources(files: list[Path], hub: str | None, synthetic: int, seed: int, plai
     from dbtm.train.checkpoint import sha256
 
     def source(about: dict[str, Any], examples: "Iterator[Example]") -> Source:
-        return Source(about, filter(None, map(print_anew, examples)) if plain else examples)
+        return Source(about, map(print_anew, examples) if plain else examples)
 
     for path in files:
         yield source({"file": path.name, "sha256": sha256(path)}, data.read(path, "question", "code"))
@@ -110,7 +112,7 @@ def _train(sources: "Iterator[Source]", vocab: int, progress: Callable[[int], No
     def texts() -> Iterator[str]:
         n = 0
         for examples in (*(source.examples for source in sources), _synthetic(TRAIN_SYNTHETIC, 0)):
-            for example in examples:
+            for example in filter(None, examples):
                 yield f"{example.question}\n{example.code}"
                 n += 1
                 if n % 1000 == 0:

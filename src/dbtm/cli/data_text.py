@@ -1,15 +1,13 @@
 """`dbtm data text`, `lm1b`, `owt`: text into shards of tokens that the text recipes train on."""
 
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dbtm.cli import common
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ def text(
     from dbtm.tasks.text import sources
     from dbtm.tasks.text.prepare import Layout
 
-    found = sources.find(named)
+    found, passed_over = sources.find(named)
     if sources.STDIN in found and tokenizer.startswith("train:"):
         raise UsageError("--tokenizer train: reads its input twice, which - cannot: give files")
     layout = Layout(length, edges, validation, seed, dtype)
@@ -70,7 +68,7 @@ def text(
     def open_all(tick: Callable[[int], None]) -> "list[Part]":
         return [(None, sources.pieces(path, tick, field, documents)) for path in found]
 
-    _run(open_all, found, tokenizer, out, layout, eos, None, workers, force)
+    _run(open_all, found, passed_over, tokenizer, out, layout, eos, None, workers, force)
 
 
 def lm1b(
@@ -91,6 +89,7 @@ def lm1b(
 
 
 def owt(
+    context: typer.Context,
     out: Out,
     local: Local = None,
     tokenizer: Name = "gpt2",
@@ -103,6 +102,8 @@ def owt(
     force: Force = False,
 ) -> None:
     """OpenWebText as in the paper: the last 100,000 documents for validation, GPT-2's BPE, L = 1024."""
+    if local is None:
+        common.refuse(context, ("validation", "seed"), "the hub's copy has a validation split of its own")
     from dbtm.tasks.text.corpora import OWT
     from dbtm.tasks.text.prepare import Layout
 
@@ -116,18 +117,19 @@ def _corpus(
 ) -> None:
     if local is not None and not local.is_dir():
         raise UsageError(f"--local {local}: no such folder")
-    files = corpus.files(str(local)) if local is not None else []
+    files, passed_over = corpus.files(str(local)) if local is not None else ([], [])
 
     def open_all(tick: Callable[[int], None]) -> "list[Part]":
         return corpus.from_files(files, tick) if files else corpus.from_hub()
 
     names = [path for _, path in files] or [corpus.hub]
-    _run(open_all, names, tokenizer, out, layout, None, corpus.detokenize, workers, force)
+    _run(open_all, names, passed_over, tokenizer, out, layout, None, corpus.detokenize, workers, force)
 
 
 def _run(
     open_all: Open,
     names: list[str],
+    passed_over: list[str],
     tokenizer: str,
     out: Path,
     layout: "Layout",
@@ -137,14 +139,16 @@ def _run(
     force: bool,
 ) -> None:
     """Find or train the tokenizer, prepare, and say what there is now."""
+    from dbtm.tasks.folder import check_out
     from dbtm.tasks.text import tokenizer as tokenizers
-    from dbtm.tasks.text.prepare import check_out, prepare
+    from dbtm.tasks.text.prepare import prepare
 
     if workers < 0:
         raise UsageError(f"--workers {workers} makes no sense: give a number of processes, or 0 for one a core")
     size = tokenizers.asked_size(tokenizer)
     check_out(out, force)
-    with _exit_on_sigterm(), _progress() as progress:
+    _tell_passed_over(passed_over)
+    with _progress() as progress:
         total = sum(os.path.getsize(name) for name in names if os.path.isfile(name)) or None
 
         def told(what: str) -> "list[Part]":
@@ -155,7 +159,11 @@ def _run(
             words = tokenizers.load(tokenizer)
         else:
             words = tokenizers.train(_training(told("training the tokenizer"), layout, detokenize), size)
-        about = {"source": [Path(name).name for name in names] if total else names, "tokenizer_name": tokenizer}
+        about = {
+            "source": [Path(name).name for name in names] if total else names,
+            "passed_over": [Path(name).name for name in passed_over],
+            "tokenizer_name": tokenizer,
+        }
         manifest = prepare(
             told("tokenizing"),
             words,
@@ -167,6 +175,15 @@ def _run(
             about=about,
         )
     _report(out, manifest)
+
+
+def _tell_passed_over(files: list[str]) -> None:
+    if not files:
+        return
+    names = ", ".join(Path(path).name for path in files[:3]) + (f" and {len(files) - 3} more" if files[3:] else "")
+    typer.echo(
+        f"passed over {len(files)} files whose names do not end as text does: {names}; to read one, name it", err=True
+    )
 
 
 def _training(parts: "list[Part]", layout: "Layout", detokenize: "Detokenizer | None") -> Iterable[str]:
@@ -183,16 +200,6 @@ def _report(out: Path, manifest: dict[str, Any]) -> None:
         f"{out}: {train['tokens']:,} tokens in {train['blocks']:,} blocks of {manifest['length']} for training, "
         f"{held_out['blocks']:,} for validation; vocabulary {manifest['vocab']:,}, {manifest['dtype']}"
     )
-
-
-@contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    """Leave as on an interrupt, which cleans up."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _progress() -> "Progress":

@@ -1,24 +1,22 @@
 """`dbtm eval`: how good a checkpoint is, with intervals, and as a JSON that says how to get the numbers again."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from dbtm.cli import files
+from dbtm.cli.common import model, numbers, progress_bar, show
 from dbtm.cli.solve import check_scorer, load_sudoku
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     from dbtm.evals.sudoku import Row
     from dbtm.sampling import Sampler
-
-Number = TypeVar("Number", int, float)
 
 app = typer.Typer(help="Measure a checkpoint.", no_args_is_help=True)
 
@@ -56,15 +54,13 @@ def sudoku(
         raise UsageError("--n is for generated puzzles (--clues); a CSV is evaluated whole")
     if (n is not None and n < 1) or (batch is not None and batch < 1):
         raise UsageError("--n and --batch must be at least 1")
-    budgets = _numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
+    budgets = numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     thresholds: list[float | None] = [None]
     if kappa is not None:
-        thresholds = [
-            *_numbers("--kappa", kappa, float, lambda value: 0 <= value <= 1, "numbers from 0 to 1, as .5,.9")
-        ]
+        thresholds = [*numbers("--kappa", kappa, float, lambda value: 0 <= value <= 1, "numbers from 0 to 1, as .5,.9")]
     counts: list[int] = []
     if clues is not None:
-        counts = _numbers("--clues", clues, int, lambda value: value >= 1, "counts, as 30,35,40")
+        counts = numbers("--clues", clues, int, lambda value: value >= 1, "counts, as 30,35,40")
     files.check("--json", json_file)
     check_scorer(scorer)
     sampler = load_sudoku(checkpoint, device)
@@ -75,7 +71,7 @@ def sudoku(
     from dbtm.evals.report import document, threshold_table
     from dbtm.evals.sudoku import settings
 
-    with _progress() as progress:
+    with progress_bar() as progress:
         sets, data = _from_csv(sampler, puzzles) if puzzles else _generated(sampler, counts, n or 2000, seed, progress)
         pairs = settings(budgets, thresholds)
         found = [(each.title, _sweep(sampler, each, pairs, scorer, seed, progress)) for each in sets]
@@ -87,23 +83,15 @@ def sudoku(
     if json_file is not None:
         import json
 
+        from dbtm.evals.cost import cost
+        from dbtm.recipes import recipe
+
         every = [row for _, rows in found for row in rows]
-        whole = document(every, _model(sampler, checkpoint), {**data, "seed": seed}, sampler.device)
+        # The paper's cost comes from its sizes: 512 wide, 8 blocks.
+        about = {**model(sampler, checkpoint), "paper": cost(recipe("sudoku-paper").model)}
+        whole = document(every, about, {**data, "seed": seed}, sampler.device)
         files.write(json_file, json.dumps(whole, indent=2) + "\n")
         print(json_file)
-
-
-def _numbers(
-    option: str, text: str, kind: Callable[[str], Number], fits: Callable[[Number], bool], wanted: str
-) -> list[Number]:
-    """Numbers with commas between, repeats left out."""
-    try:
-        values = [kind(part) for part in text.split(",")]
-    except ValueError:
-        values = []
-    if not values or not all(map(fits, values)):
-        raise UsageError(f"{option} {text} is not a list of {wanted}")
-    return list(dict.fromkeys(values))
 
 
 class _Set(NamedTuple):
@@ -145,8 +133,8 @@ def _generated(
     sets = []
     for count in counts:
         bar = progress.add_task(f"making {n} puzzles with {count} clues", total=n)
-        made = held_out(task, count, n, seed, partial(_show, progress, bar))
-        _show(progress, bar, n)
+        made = held_out(task, count, n, seed, partial(show, progress, bar))
+        show(progress, bar, n)
         sets.append(_Set(f"{count} clues, {n} puzzles, seed {seed}", count, *made))
     return sets, {"clues": counts, "n": n}
 
@@ -166,35 +154,6 @@ def _sweep(
     bar = progress.add_task(f"solving {puzzles.title}", total=len(pairs) * each)
     rows: list[Row] = []
     arguments = (puzzles.puzzles_BC, puzzles.solutions_BC, pairs, scorer, seed, puzzles.clues)
-    for row in sweep(sampler, *arguments, progress=lambda done: _show(progress, bar, len(rows) * each + done)):
+    for row in sweep(sampler, *arguments, progress=lambda done: show(progress, bar, len(rows) * each + done)):
         rows.append(row)
     return rows
-
-
-def _show(progress: "Progress", bar: "TaskID", done: int) -> None:
-    progress.update(bar, completed=done)
-
-
-def _model(sampler: "Sampler", checkpoint: str) -> dict[str, Any]:
-    """The model and what it costs, beside the paper's, whose count comes from its sizes (512 wide, 8 blocks)."""
-    from dbtm.evals.cost import cost
-    from dbtm.loading import find
-    from dbtm.recipes import recipe
-    from dbtm.train.checkpoint import sha256
-
-    weights = find(checkpoint) / "ema.safetensors"
-    return {
-        "checkpoint": checkpoint,
-        "sha256": sha256(weights),
-        **cost(sampler.model.config),
-        "paper": cost(recipe("sudoku-paper").model),
-    }
-
-
-def _progress() -> "Progress":
-    """A progress bar on stderr, so that stdout holds the table alone."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True))

@@ -1,6 +1,7 @@
 """`dbtm eval gsm8k`: how many word problems a model's programs solve, run in the sandbox; or given programs."""
 
 import dataclasses
+import json
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -8,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbtm.cli import files
-from dbtm.cli.evaluate import _model, _numbers, _progress, _show
+from dbtm.cli import common, files
 from dbtm.cli.solve import check_scorer
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.progress import Progress
 
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from dbtm.tasks.gsm8k.data import Example
 
 SYNTHETIC = 500
+OF_A_MODEL = ("data", "nfe", "kappa", "scorer", "seed", "tokenizer", "batch", "device")  # options
 
 
 def gsm8k(
+    context: typer.Context,
     checkpoint: Annotated[str | None, typer.Argument(help="A checkpoint folder, or a run.")] = None,
     nfe: Annotated[str, typer.Option(help="Budgets of network evaluations.")] = "1,2,4,8,16,32,64",
     data: Annotated[
@@ -51,13 +53,13 @@ def gsm8k(
     """Accuracy over budgets (NFE), with intervals and the kinds of failure."""
     if (checkpoint is None) == (oracle is None):
         raise UsageError("give either a CHECKPOINT or --oracle FILE, not both and not neither")
-    if oracle is not None and (data is not None or kappa is not None or scorer is not None or tokenizer is not None):
-        raise UsageError("--oracle takes programs and answers from its file: leave the options of a model out")
+    if oracle is not None:
+        common.refuse(context, OF_A_MODEL, "--oracle takes programs and answers from its file")
     if any(value is not None and value < 1 for value in (n, batch, workers)) or seed < 0:
         raise UsageError("--n, --batch and --workers must be at least 1, --seed at least 0")
     if kappa is not None and not 0 <= kappa <= 1:
         raise UsageError(f"--kappa {kappa} must be between 0 and 1")
-    budgets = _numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
+    budgets = common.numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     check_scorer(scorer)
     for option, path in (("--json", json_file), ("--jsonl", jsonl_file)):
         files.check(option, path)
@@ -68,18 +70,28 @@ def gsm8k(
     chosen = {name: value for name, value in chosen.items() if value is not None}
     sampler = None if checkpoint is None else _load(checkpoint, device, batch, tokenizer)
     examples, about = _problems(oracle or data, "code" if oracle else "question", n, seed)
-    with Sandbox(workers=workers) as sandbox, _progress() as progress:
-        if sampler is None:
-            found = [_given(examples, sandbox, progress)]
+    rows: list[Row] = []
+    lines: list[dict[str, Any]] = []
+    with Sandbox(workers=workers) as sandbox, common.progress_bar() as progress:
+        if sandbox.missing:
+            typer.echo(f"warning: the sandbox is without {', '.join(sandbox.missing)} here (see dbtm doctor)", err=True)
+        if sampler is None or checkpoint is None:
+            model, found = None, _given(examples, sandbox, progress)
         else:
+            model, about = common.model(sampler, checkpoint), {**about, "seed": seed}
             found = _sweep(sampler, examples, sandbox, budgets, seed, chosen, progress)
+        for row, results in found:  # what is done is on the disk, whatever becomes of the next budget
+            rows.append(row)
+            lines += _lines(row, results)
+            if json_file is not None:
+                _write_json(json_file, rows, model, about, sampler, sandbox)
+            if jsonl_file is not None:
+                files.write(jsonl_file, "".join(json.dumps(line) + "\n" for line in lines))
         means = sandbox.means
-    _print([row for row, _ in found], means)
-    if json_file is not None:
-        origin = None if sampler is None or checkpoint is None else (sampler, checkpoint)
-        _write_json(json_file, [row for row, _ in found], origin, {**about, "seed": seed}, means)
-    if jsonl_file is not None:
-        _write_jsonl(jsonl_file, found)
+    _print(rows, means)
+    for path in (json_file, jsonl_file):
+        if path is not None:
+            print(path)
 
 
 def _load(checkpoint: str, device: str, batch: int | None, tokenizer: str | None) -> "Sampler":
@@ -111,11 +123,11 @@ def _problems(path: Path | None, field: str, n: int | None, seed: int) -> "tuple
     return found, {"file": path.name, "sha256": sha256(path), "n": len(found)}
 
 
-def _given(examples: "list[Example]", sandbox: "Sandbox", progress: "Progress") -> "tuple[Row, list[Result]]":
+def _given(examples: "list[Example]", sandbox: "Sandbox", progress: "Progress") -> "Iterator[tuple[Row, list[Result]]]":
     from dbtm.evals.gsm8k import given_programs
 
     bar = progress.add_task("running programs", total=len(examples))
-    return given_programs(examples, sandbox, partial(_show, progress, bar))
+    yield given_programs(examples, sandbox, partial(common.show, progress, bar))
 
 
 def _sweep(
@@ -126,20 +138,20 @@ def _sweep(
     seed: int,
     chosen: dict[str, Any],
     progress: "Progress",
-) -> "list[tuple[Row, list[Result]]]":
+) -> "Iterator[tuple[Row, list[Result]]]":
     """All budgets, under one bar that counts every program twice: generated, and run."""
     from dbtm.evals.gsm8k import sweep
 
     each = 2 * len(examples)
     bar = progress.add_task(f"{len(examples)} problems", total=len(budgets) * each)
-    found: list[tuple[Row, list[Result]]] = []
+    finished = 0
 
     def show(done: int) -> None:
-        _show(progress, bar, len(found) * each + done)
+        common.show(progress, bar, finished + done)
 
     for pair in sweep(sampler, examples, sandbox, budgets, seed=seed, progress=show, **chosen):
-        found.append(pair)
-    return found
+        finished += each
+        yield pair
 
 
 def _print(rows: "Sequence[Row]", means: list[str]) -> None:
@@ -181,40 +193,26 @@ def _print(rows: "Sequence[Row]", means: list[str]) -> None:
     console.print(f"95 % intervals; sandbox: {', '.join(means) or 'the allow-list alone'}", style="dim")
 
 
+def _lines(row: "Row", results: "Sequence[Result]") -> "Iterator[dict[str, Any]]":
+    """Every problem of a row, as it stands in the per-problem file."""
+    budget = {} if row.nfe is None else {"nfe": row.nfe}
+    return ({"index": i, **budget, **result.document()} for i, result in enumerate(results))
+
+
 def _write_json(
     path: Path,
     rows: "Sequence[Row]",
-    origin: "tuple[Sampler, str] | None",
+    model: dict[str, Any] | None,
     about: dict[str, Any],
-    means: list[str],
+    sampler: "Sampler | None",
+    sandbox: "Sandbox",
 ) -> None:
     """One document: the rows of a model, or, for given programs, the counts themselves."""
-    import json
-
     import torch
 
-    from dbtm.evals.report import document
+    from dbtm.evals.provenance import made
 
-    device = torch.device("cpu") if origin is None else origin[0].device
-    whole = document((), {}, about, device) | {"sandbox": means}
-    if origin is None:
-        del whole["rows"], whole["model"]
-        whole = rows[0].document() | whole
-    else:
-        model = _model(*origin)
-        del model["paper"]
-        whole |= {"rows": [row.document() for row in rows], "model": model}
+    device = torch.device("cpu") if sampler is None else sampler.device
+    found = rows[0].document() if model is None else {"rows": [row.document() for row in rows], "model": model}
+    whole = found | {"data": about, **made(device), "sandbox": sandbox.means, "sandbox_without": sandbox.missing}
     files.write(path, json.dumps(whole, indent=2) + "\n")
-    print(path)
-
-
-def _write_jsonl(path: Path, found: "Sequence[tuple[Row, list[Result]]]") -> None:
-    import json
-
-    lines = [
-        json.dumps({"index": i, **({} if row.nfe is None else {"nfe": row.nfe}), **result.document()})
-        for row, results in found
-        for i, result in enumerate(results)
-    ]
-    files.write(path, "\n".join(lines) + "\n")
-    print(path)

@@ -7,25 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.evaluate import _numbers, _progress
+from dbtm.cli.common import numbers, progress_bar, refuse, show
+from dbtm.cli.text_table import print_rows, title
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.progress import Progress, TaskID
-    from rich.table import Table
 
     from dbtm.evals.judges.base import Judge
     from dbtm.evals.samples import SampleSet
-    from dbtm.evals.text import Estimate, Row
     from dbtm.sampling import Sampler
 
 JUDGE_HELP = "smollm2, a GGUF file, a causal language model of transformers (gpt2-large, a folder), or none."
 Checkpoint = Annotated[str | None, typer.Argument(help="A checkpoint folder, a run, or a model of the package.")]
+Data = Annotated[Path | None, typer.Option(help="Where the prepared text is now, if not where it was.")]
+_DRAWING = ("n", "nfe", "kappa", "temperature", "sigma", "repetition_penalty", "scorer", "seed", "data", "references")
 
 
 def text(
+    context: typer.Context,
     checkpoint: Checkpoint = None,
     nfe: Annotated[str, typer.Option(help="Budgets of network evaluations.")] = "1,2,4,8,16",
     judge: Annotated[str, typer.Option(help=JUDGE_HELP)] = "smollm2",
@@ -38,6 +40,7 @@ def text(
     repetition_penalty: Annotated[float | None, typer.Option(help="0 is off.")] = None,
     scorer: Annotated[str | None, typer.Option(help="confidence, quality or none (default: the checkpoint's).")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same samples.")] = 0,
+    data: Data = None,
     references: Annotated[bool, typer.Option(help="Measure real and shuffled validation text too.")] = True,
     samples: Annotated[Path | None, typer.Option(help="Judge this file of samples instead of drawing some.")] = None,
     save_samples: Annotated[Path | None, typer.Option(help="Write the samples: FILE.jsonl or FILE.jsonl.gz.")] = None,
@@ -51,14 +54,14 @@ def text(
     """
     if (checkpoint is None) == (samples is None):
         raise UsageError("give either a CHECKPOINT to sample from or --samples FILE to judge, not both and not neither")
+    if samples is not None:
+        refuse(context, (*_DRAWING, "batch", "save_samples"), "--samples are judged as they are")
     if n < 1 or (batch is not None and batch < 1):
         raise UsageError("--n and --batch must be at least 1")
-    budgets = _numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
+    budgets = numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     asked = {"kappa": kappa, "temperature": temperature, "sigma": sigma, "scorer": scorer}
     asked |= {"repetition_penalty": repetition_penalty}
     asked = {name: value for name, value in asked.items() if value is not None}
-    if samples is not None and (asked or save_samples is not None):
-        raise UsageError("--samples are judged as they are: leave the options of drawing and --save-samples out")
     for option, path in (("--json", json_file), ("--save-samples", save_samples)):
         files.check(option, path)
 
@@ -66,11 +69,11 @@ def text(
     from dbtm.evals.samples import read, write
     from dbtm.evals.text import document, measure
 
-    sampler = None if checkpoint is None else load_text(checkpoint, device, batch)
+    sampler = None if checkpoint is None else load_text(checkpoint, device, batch, data)
     settings = [] if sampler is None else [resolve(sampler, {"nfe": budget, **asked}) for budget in budgets]
     found = read(samples) if samples is not None else []
     judging = pick_judge(judge, device)
-    with _progress() as progress:
+    with progress_bar() as progress:
         if sampler is not None and checkpoint is not None:
             found = draw_all(sampler, checkpoint, settings, n, seed, references, progress)
             if save_samples is not None:
@@ -88,14 +91,19 @@ def text(
         print(json_file)
 
 
-def load_text(checkpoint: str, device: str, batch: int | None) -> "Sampler":
-    """The sampler of a checkpoint that was trained on text."""
+def load_text(checkpoint: str, device: str, batch: int | None, data: Path | None) -> "Sampler":
+    """The sampler of a checkpoint that was trained on text; `data` is where that lies now, if not where it was."""
     from dbtm.evals.draw import fitting_batch
     from dbtm.evals.text import text_task
     from dbtm.loading import load
+    from dbtm.tasks.text.task import Text
 
     sampler = load(checkpoint, device)
-    text_task(sampler.task)
+    task = text_task(sampler.task)
+    if data is not None:
+        if not isinstance(task, Text):
+            raise UsageError("--data is for checkpoints that were trained on prepared text")
+        sampler.task = task.at(str(data))
     sampler.batch = batch or fitting_batch(sampler)
     return sampler
 
@@ -128,79 +136,5 @@ def draw_all(
     return [*found, *compared]
 
 
-def title(kind: str, settings: dict[str, Any]) -> str:
-    """A set in a few words."""
-    from dbtm.evals.samples import KINDS
-
-    if kind != "sample" or "nfe" not in settings:
-        return KINDS[kind]
-    return f"{settings['nfe']} NFE, {_knobs(settings)}"
-
-
-def _knobs(settings: dict[str, Any]) -> str:
-    """What distinguishes settings of equal budget."""
-    words = {"horizon": "H", "kappa": "kappa", "temperature": "temp", "sigma": "sigma", "repetition_penalty": "penalty"}
-    told = [f"{word} {settings[name]:g}" for name, word in words.items() if name in settings]
-    plain = {"sampler": "refine", "scorer": "confidence", "commit": True}
-    odd = [str(settings[name]) for name in ("sampler", "scorer") if settings.get(name, plain[name]) != plain[name]]
-    return ", ".join([*odd, *(["non-commit"] if not settings.get("commit", True) else []), *told])
-
-
-def show(progress: "Progress", bar: "TaskID", done: int, total: int) -> None:
-    progress.update(bar, completed=done, total=total)
-
-
 def count(progress: "Progress", bar: "TaskID", before: int, done: int) -> None:
     progress.update(bar, completed=before + done)
-
-
-def print_rows(rows: "Sequence[Row]", judge: "Judge | None") -> None:
-    """The table of an evaluation, and what a reader must know about it."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    console.print(_table(rows, judge))
-    console.print("95 % intervals over samples; repetition is counted within a sample, in tokens", style="dim")
-    for count, what in (
-        (sum(row.windowed for row in rows), "longer than the judge's context: scored in windows that overlap by half"),
-        (sum(row.unscored for row in rows), "without a token that counts for the perplexity"),
-    ):
-        if count:
-            console.print(f"{count} texts {what}")
-
-
-def _table(rows: "Sequence[Row]", judge: "Judge | None") -> "Table":
-    from rich.table import Table
-
-    table = Table(title=f"judge: {judge.name if judge else 'none'}", title_justify="left")
-    table.add_column("")
-    for name in ("n", "perplexity", "entropy", "distinct\n2-grams", "longest\nrepeat", "different\nsamples"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            _first_column(row),
-            str(row.n),
-            _interval(row.perplexity, 1),
-            _interval(row.entropy, 3),
-            f"{row.distinct['2']:.3f}",
-            f"{row.longest_repeat:.1f}",
-            f"{row.unique:.1%}",
-            end_section=True,
-        )
-    return table
-
-
-def _first_column(row: "Row") -> str:
-    """What the set is; below it the knobs, and what drawing it took."""
-    if row.kind != "sample" or "nfe" not in row.settings:
-        return title(row.kind, {})
-    rate = f", {row.n / row.seconds:.3g}/s" if row.seconds else ""
-    used = "" if row.nfe is None else f"\n{row.nfe:.2f} NFE used{rate}"
-    return f"{row.settings['nfe']} NFE[dim]\n{_knobs(row.settings)}{used}[/]"
-
-
-def _interval(estimate: "Estimate", digits: int) -> str:
-    value, low, high = (f"{x:.{digits}f}" for x in estimate)
-    if value == "nan":
-        return "-"
-    return value if low == "nan" else f"{value}\n[dim]{low}-{high}[/]"

@@ -1,8 +1,8 @@
 """Files that a command writes: refused before any work is done for them, and there whole or not at all."""
 
-import os
 from pathlib import Path
 
+from dbtm import atomic
 from dbtm.errors import UsageError
 
 
@@ -17,11 +17,5 @@ def check(option: str, path: Path | None) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write under a temporary name, then rename: a reader never sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    """A text file, whole or not at all."""
+    atomic.write_bytes(path, text.encode())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.evaluate import _progress, _show
+from dbtm.cli.common import progress_bar, show
 from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
 from dbtm.errors import UsageError
 
@@ -108,10 +108,10 @@ def _draw(sampler: "Sampler", kind: Kind, **options: Any) -> "Trace":
 
     fits = fitting_batch(sampler)
     sampler.batch = min(sampler.batch, fits if sampler.device.type == "cuda" else max(1, fits // 16))
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("sampling", total=len(kind.tokens_BL))
-        show = partial(_show, progress, bar)
-        return sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, progress=show, **options)
+        told = partial(show, progress, bar)
+        return sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, progress=told, **options)
 
 
 def _write_json(path: Path, kind: Kind, result: "Trace") -> None:

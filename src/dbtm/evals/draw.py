@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from dbtm.errors import UsageError
-from dbtm.evals.report import commit, hardware
+from dbtm.evals.provenance import machine
 from dbtm.evals.samples import SampleSet
 from dbtm.evals.text import text_task
 from dbtm.loading import find
@@ -94,7 +93,5 @@ def origin(sampler: Sampler, checkpoint: str, seed: int) -> dict[str, Any]:
         "sha256": sha256(find(checkpoint) / "ema.safetensors"),
         "parameters": sum(p.numel() for p in sampler.model.parameters()),
         "seed": seed,
-        "hardware": hardware(sampler.device),
-        "torch": torch.__version__,
-        "commit": commit(),
+        **machine(sampler.device),
     }

@@ -1,17 +1,13 @@
-"""What an evaluation leaves behind: a table to look at, and a JSON that says how to get the same numbers again."""
+"""What an evaluation of Sudoku leaves behind: a table to look at, and a JSON that says how to get the same numbers."""
 
-import datetime
-import os
-import platform
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from rich.table import Table
 
 from dbtm.evals.intervals import wilson
+from dbtm.evals.provenance import made
 from dbtm.evals.sudoku import Row
 
 
@@ -52,45 +48,4 @@ def _cell(row: Row, best: bool) -> str:
 
 def document(rows: Sequence[Row], model: dict[str, Any], data: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """The whole JSON of an evaluation."""
-    return {
-        "rows": [row.document() for row in rows],
-        "model": model,
-        "data": data,
-        "hardware": hardware(device),
-        "torch": torch.__version__,
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-
-
-def hardware(device: torch.device) -> str:
-    """The processor that did the work, in words."""
-    if device.type == "cuda":
-        return f"cuda: {torch.cuda.get_device_name(device)}"
-    return f"cpu: {_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # not Linux
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
-def commit() -> str | None:
-    """The commit of the code that runs, with `-dirty` where it has changes; None outside its own repository."""
-    package = Path(__file__).parents[1] / "__init__.py"
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(package.parent), *words], capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
-
-    try:
-        # An installed copy may lie in some other project's repository, whose commit would mean nothing here.
-        git("ls-files", "--error-unmatch", package.name)
-        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*")
-    except (OSError, subprocess.SubprocessError):
-        return None
+    return {"rows": [row.document() for row in rows], "model": model, "data": data, **made(device)}

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from dbtm.errors import UsageError, nearest
-from dbtm.evals import journal
+from dbtm.evals.sweep import journal
 
 KINDS = {"sample": "samples", "real": "real text", "shuffled": "real text, words shuffled"}
+_NUMBERS = ("nfe", "sigma", "kappa", "temperature", "repetition_penalty", "horizon")  # settings that we print
+_TEXTS = ("sampler", "scorer")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,35 @@ def from_record(record: dict[str, Any], where: str) -> SampleSet:
     rest = {name: record.get(name, {}) for name in ("settings", "origin")}
     if not all(isinstance(value, dict) for value in rest.values()):
         raise UsageError(f"{where}: `settings` and `origin` must be JSON objects")
+    for name in ("nfe", "seconds"):
+        if record.get(name) is not None and not _is_number(record[name]):
+            raise UsageError(f"{where}: `{name}` must be a number")
+    _check_settings(rest["settings"], where)
+    _check_text([texts, rest], where)
     return SampleSet(tokens_BL, texts, kind, **rest, nfe=record.get("nfe"), seconds=record.get("seconds"))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300  # NaN is not
+
+
+def _check_settings(settings: dict[str, Any], where: str) -> None:
+    for name in _NUMBERS:
+        if name in settings and not _is_number(settings[name]):
+            raise UsageError(f"{where}: `settings.{name}` must be a number")
+    for name in _TEXTS:
+        if name in settings and not isinstance(settings[name], str):
+            raise UsageError(f"{where}: `settings.{name}` must be a text")
+
+
+def _check_text(values: Any, where: str) -> None:
+    """Refuse what could be read but neither printed, judged nor written again."""
+    try:
+        json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{where} has half of a surrogate pair: it is not valid Unicode") from None
+    except ValueError:
+        raise UsageError(f"{where} has a number that is not finite") from None
 
 
 def read(path: Path) -> list[SampleSet]:

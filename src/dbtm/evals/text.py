@@ -5,7 +5,6 @@ of a sample's own token frequencies over the model's ids, in nats, averaged: per
 entropies agree. Both come with a 95 % interval over samples (the delta method for the ratio of sums).
 """
 
-import datetime
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ import torch
 from dbtm.errors import UsageError
 from dbtm.evals.diversity import distinct, entropies, longest_repeats, unique_share
 from dbtm.evals.judges.base import Judge
-from dbtm.evals.report import commit, hardware
+from dbtm.evals.provenance import made
 from dbtm.evals.samples import SampleSet
 
 _Z = NormalDist().inv_cdf(0.975)
@@ -92,6 +91,7 @@ class Row:
             value, low, high = (x if math.isfinite(x) else None for x in getattr(self, name))
             values |= {name: value, f"{name}_low": low, f"{name}_high": high}
         values["distinct"] = {n: share if math.isfinite(share) else None for n, share in self.distinct.items()}
+        values["longest_repeat"] = self.longest_repeat if math.isfinite(self.longest_repeat) else None
         return values
 
 
@@ -129,13 +129,14 @@ def measure(samples: SampleSet, judge: Judge | None, progress: Callable[[int, in
             "unscored": int((scores.tokens_B == 0).sum()),
             "windowed": scores.windowed,
         }
+    ordered = samples.kind != "shuffled"  # whose tokens are those of the text in its order: they say nothing of runs
     return Row(
         kind=samples.kind,
         settings=samples.settings,
         n=len(tokens_BL),
         entropy=mean(entropies(tokens_BL)),
-        distinct={str(n): float(distinct(tokens_BL, n).mean()) for n in _NGRAMS},
-        longest_repeat=float(longest_repeats(tokens_BL).mean()),
+        distinct={str(n): float(distinct(tokens_BL, n).mean()) if ordered or n == 1 else math.nan for n in _NGRAMS},
+        longest_repeat=float(longest_repeats(tokens_BL).mean()) if ordered else math.nan,
         unique=unique_share(tokens_BL),
         nfe=samples.nfe,
         seconds=samples.seconds,
@@ -151,7 +152,9 @@ def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
     try:
         held_out = task.held_out
     except UsageError as error:
-        raise UsageError(f"no real text to compare with ({error}): leave it out with --no-references") from None
+        raise UsageError(
+            f"no real text to compare with ({error}): name it with --data, or leave it out with --no-references"
+        ) from None
     if not len(held_out):
         raise UsageError("no real text to compare with (nothing was held out): leave it out with --no-references")
     rows = np.linspace(0, len(held_out) - 1, min(n, len(held_out))).astype(np.int64)  # from all documents
@@ -159,7 +162,11 @@ def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
     texts = task.decode(tokens_BL)
     shuffle = np.random.default_rng(seed)
     shuffled = [" ".join(shuffle.permutation(text.split()).tolist()) for text in texts]
-    return [SampleSet(tokens_BL, texts, "real"), SampleSet(tokens_BL, shuffled, "shuffled", {"seed": seed})]
+    origin = task.source() if hasattr(task, "source") else {}
+    return [
+        SampleSet(tokens_BL, texts, "real", origin=origin),
+        SampleSet(tokens_BL, shuffled, "shuffled", {"seed": seed}, origin),
+    ]
 
 
 def document(rows: Sequence[Row], judge: Judge | None, origins: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -169,8 +176,5 @@ def document(rows: Sequence[Row], judge: Judge | None, origins: Sequence[dict[st
         "rows": [row.document() for row in rows],
         "judge": None if judge is None else judge.describe(),
         "samples": different,
-        "hardware": hardware(torch.device("cpu") if judge is None else judge.device),
-        "torch": torch.__version__,
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **made(torch.device("cpu") if judge is None else judge.device),
     }

@@ -5,10 +5,8 @@ A figure is a function Setting -> Drawing: a `draw_*` module, an entry in FIGURE
 
 import importlib
 import json
-import os
-import tempfile
 from collections.abc import Callable
-from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from dbtm.atomic import write_bytes
 from dbtm.errors import UsageError, nearest
 from dbtm.theory.style import RC
 
@@ -153,28 +152,18 @@ def save(name: str, drawing: Drawing, setting: Setting, out: Path) -> list[Path]
     with mpl.rc_context(RC):
         # No date in the SVG: the same setting gives the same bytes.
         forms: dict[str, dict[str, Any]] = {"png": {"dpi": 200}, "svg": {"metadata": {"Date": None}}}
-        paths = [
-            write_whole(out / f"{name}.{form}", partial(drawing.figure.savefig, format=form, **options))
-            for form, options in forms.items()
-        ]
-    text = json.dumps(record, indent=1, default=_plain, allow_nan=False)
-    paths.append(write_whole(out / f"{name}.json", lambda to: to.write_text(text + "\n")))
+        files = {form: _drawn(drawing.figure, format=form, **options) for form, options in forms.items()}
+    files["json"] = (json.dumps(record, indent=1, default=_plain, allow_nan=False) + "\n").encode()
+    paths = [out / f"{name}.{form}" for form in files]
+    for path, data in zip(paths, files.values(), strict=True):
+        write_bytes(path, data)
     return paths
 
 
-def write_whole(path: Path, write: Callable[[Path], Any]) -> Path:
-    """Let `write` fill a temporary file beside `path`, then rename it: a reader never sees half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return path
+def _drawn(figure: Figure, **options: Any) -> bytes:
+    data = BytesIO()
+    figure.savefig(data, **options)
+    return data.getvalue()
 
 
 def _plain(value: Any) -> Any:

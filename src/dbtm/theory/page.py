@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import erfcx
 
-from dbtm.theory.figures import write_whole
+from dbtm.atomic import write_bytes
 from dbtm.theory.style import VERTEX_COLOURS
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -43,4 +43,6 @@ def erfcx_coefficients() -> np.ndarray:
 def write(folder: Path) -> Path:
     """Write simplex.html under `folder`, complete or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    return write_whole(folder / "simplex.html", lambda to: to.write_text(render(), encoding="utf-8"))
+    path = folder / "simplex.html"
+    write_bytes(path, render().encode())
+    return path

@@ -27,6 +27,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from dbtm import atomic
 from dbtm.errors import UsageError
 
 MANIFEST = "manifest.json"
@@ -143,9 +144,8 @@ def latest(run: Path) -> Path | None:
 
 def set_best(run: Path, folder: Path, score: float) -> None:
     """Remember a checkpoint as the run's best."""
-    temporary = run / ".best.json"
-    temporary.write_text(json.dumps({"checkpoint": folder.name, "score": score}) + "\n")
-    temporary.replace(run / "best.json")
+    text = json.dumps({"checkpoint": folder.name, "score": score}) + "\n"
+    atomic.write_bytes(run / "best.json", text.encode())
 
 
 def best(run: Path) -> dict[str, Any] | None:

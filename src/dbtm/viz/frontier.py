@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from dbtm.evals.frontier import Point, frontier
-from dbtm.evals.outcome import Curves
+from dbtm.evals.sweep.frontier import Point, frontier
+from dbtm.evals.sweep.tables import Curves
 from dbtm.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
 
 _MARKS = "osD^vP"
@@ -55,7 +55,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     """STEM.png and STEM.svg, each whole or not at all, without a date inside."""
     from io import BytesIO
 
-    from dbtm.evals.journal import write_bytes
+    from dbtm.atomic import write_bytes
 
     paths = []
     with mpl.rc_context(RC):

@@ -8,7 +8,7 @@ import torch
 from dbtm.errors import UsageError
 from dbtm.evals.judges import load_judge
 from dbtm.evals.judges.gguf import GGUFJudge
-from dbtm.evals.judges.huggingface import HuggingFaceJudge
+from dbtm.evals.judges.huggingface import HuggingFaceJudge, digest
 from tests.evals.judges import gguf_writer
 
 CPU = torch.device("cpu")
@@ -18,6 +18,16 @@ def test_without_transformers_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UsageError, match="'gpt2-large' needs the package transformers: pip install"):
         load_judge("gpt2-large", "cpu")
+
+
+def test_a_folder_is_known_by_its_content(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(b"weights")
+        (tmp_path / name / "README.md").write_text(name)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    (tmp_path / "b" / "tokenizer.json").write_text("{}")
+    assert digest(tmp_path / "a") != digest(tmp_path / "b")
 
 
 @pytest.fixture
@@ -62,6 +72,7 @@ def test_same_weights_same_scores(folder):
     path, ours = folder
     judge = HuggingFaceJudge(str(path), CPU)
     assert (judge.name, judge.ends, judge.context) == ("tiny", ours.ends, 48)
+    assert judge.describe()["sha256"] == digest(path)
     texts = ["the 12 inns<|endoftext|>in the end", "a", "thin<|im_end|>x", "in " * 15]
     assert judge.encode(texts) == ours.encode(texts)
     theirs, wanted = judge.score(texts), ours.score(texts)

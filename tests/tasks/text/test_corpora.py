@@ -91,7 +91,9 @@ def test_lm1b_as_its_archive_unpacks(tmp_path):
     ]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    files = LM1B.files(str(tmp_path / "test-copy"))
+    (held_out / "README").write_text("about\n")
+    files, passed_over = LM1B.files(str(tmp_path / "test-copy"))
+    assert passed_over == [str(held_out / "README")]
     parts = LM1B.from_files(files, lambda n: None)
     assert sorted((split, [p.text for p in pieces]) for split, pieces in parts) == [
         ("train", ["A b .", "C d ?"]),
@@ -105,7 +107,7 @@ def test_lm1b_needs_both_splits(tmp_path):
     with pytest.raises(UsageError, match="does not look like lm1b: it needs training files, and held-out ones"):
         LM1B.files(str(tmp_path))
     (tmp_path / "test.jsonl").write_text('{"text": "B ."}\n')
-    assert [split for split, _ in LM1B.files(str(tmp_path))] == ["train", "validation"]
+    assert [split for split, _ in LM1B.files(str(tmp_path))[0]] == ["train", "validation"]
 
 
 def test_openwebtext_as_its_archive_unpacks(tmp_path):
@@ -116,7 +118,7 @@ def test_openwebtext_as_its_archive_unpacks(tmp_path):
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     (tmp_path / "page.txt").write_text("Page 3\n\nas a file\n")
-    parts = OWT.from_files(OWT.files(str(tmp_path)), lambda n: None)
+    parts = OWT.from_files(OWT.files(str(tmp_path))[0], lambda n: None)
     assert [split for split, _ in parts] == [None, None]
     assert [p.text for _, pieces in parts for p in pieces] == [
         "Page 3\n\nas a file",

@@ -98,10 +98,24 @@ def test_long_documents_come_in_short_pieces_and_nothing_is_lost(text, chunk, mo
         assert all(len(p.text) <= most for p in cut)
 
 
+def test_a_document_has_the_same_pieces_whatever_file_it_comes_in(tmp_path, monkeypatch):
+    """A line that a chunk holds whole is cut as any other document is, and blanks before it do not shorten a piece."""
+    monkeypatch.setattr(sources, "MOST", 16)
+    text = "one two three four five six seven"
+    for chunk in (1 << 20, 5):
+        monkeypatch.setattr(streams, "CHUNK", chunk)
+        (tmp_path / "a.txt").write_text(" " * 30 + f"{text}  \nnext\n")
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in (text, "next")))
+        plain, lines = (list(pieces(str(tmp_path / name), lambda n: None)) for name in ("a.txt", "a.jsonl"))
+        assert plain == lines
+        assert max(len(piece.text) for piece in plain) <= 16
+
+
 def test_a_piece_ends_before_a_space(monkeypatch):
     monkeypatch.setattr(sources, "MOST", 8)
     assert [p.text for p in whole(["one two three four"])] == ["one two", " three", " four"]
     assert [p.text for p in whole(["unbreakable"])] == ["unbreaka", "ble"]
+    assert [p.text for p in whole(["a unbreakable"])] == ["a unbrea", "kable"], "never less than half of a piece"
 
 
 def test_tar_archives_hold_a_document_a_file(tmp_path):
@@ -128,14 +142,21 @@ def test_parquet(tmp_path):
         read(path)
 
 
-def test_folders_in_order_and_hidden_files_left_out(tmp_path):
+def test_folders_in_order_and_what_is_passed_over(tmp_path):
     (tmp_path / "b").mkdir()
-    names = ["b/1.jsonl.xz", "a.txt", ".hidden.txt", "c.txt.gz", "picture.png", "news.en-1"]
+    names = ["b/1.jsonl.xz", "a.txt", ".hidden.txt", "c.txt.gz", "b/notes.md", "news.en-1", "x.json"]
     for name in names:
         (tmp_path / name).write_text("x")
-    assert find([str(tmp_path)]) == [str(tmp_path / n) for n in ("a.txt", "b/1.jsonl.xz", "c.txt.gz")]
-    assert str(tmp_path / "news.en-1") in find([str(tmp_path)], "news.en*")
-    assert find([str(tmp_path / "picture.png")]) == [str(tmp_path / "picture.png")]  # named: the user knows
+    found = find([str(tmp_path)])
+    assert found.files == [str(tmp_path / n) for n in ("a.txt", "b/1.jsonl.xz", "c.txt.gz")]
+    assert found.passed_over == [str(tmp_path / n) for n in ("b/notes.md", "news.en-1", "x.json")]
+    assert str(tmp_path / "news.en-1") in find([str(tmp_path)], "news.en*").files
+    named = str(tmp_path / "b" / "notes.md")
+    assert find([named]) == ([named], []), "the user knows"
+    (tmp_path / "x.json.gz").write_text("x")
+    for name in ("x.json", "x.json.gz"):
+        with pytest.raises(UsageError, match=rf"{name}: JSON is read as JSON lines"):
+            find([str(tmp_path / name)])
     with pytest.raises(UsageError, match="no such file or folder"):
         find(["nowhere"])
     with pytest.raises(UsageError, match="only once"):
@@ -185,6 +206,8 @@ def test_bad_utf8_is_named_by_file_and_position(tmp_path, monkeypatch, chunk):
         ("a.jsonl", b'{"text": 3}\n', "no text in 'text'"),
         ("a.jsonl", b"[1]\n", "it is not an object"),
         ("a.jsonl", rb'{"text": "a\ud800"}', "half of a surrogate pair"),
+        ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),
+        ("a.jsonl", b'{"n": ' + b"9" * 5000 + b"}", "line 1 is not JSON"),
         ("a.txt.xz", b"not xz", "cannot be read"),
         ("a.txt.xz", lzma.compress(b"hello " * 99)[:-9], "cannot be read"),
         ("a.txt.gz", gzip.compress(b"hello " * 99)[:-9], "cannot be read"),

@@ -1,5 +1,7 @@
 """The task: batches are a function of the index alone, every epoch is a permutation, and one-step entropy is told."""
 
+import hashlib
+import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +13,7 @@ from dbtm.errors import UsageError
 from dbtm.sampling.sampler import Sampler
 from dbtm.tasks.base import task_class
 from dbtm.tasks.text import task as module
+from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.prepare import Layout, prepare
 from dbtm.tasks.text.sources import whole
 from dbtm.tasks.text.task import Text
@@ -111,6 +114,25 @@ def test_data_that_does_not_fit(folder, values, message):
     task = Text(**({"data": folder, "vocab": 300, "length": 16} | values))
     with pytest.raises(UsageError, match=message):
         task.batch(np.arange(2))
+
+
+def test_data_that_has_moved(task, folder, words, documents, tmp_path):
+    """What a checkpoint remembers of its data is where it was; the tokenizer it carries says whether it is the same."""
+    shutil.move(shutil.copytree(folder, tmp_path / "old"), tmp_path / "new")
+    gone = Text(data=str(tmp_path / "old"), vocab=300, length=16, tokenizer=f"{folder}/tokenizer.json")
+    moved = gone.at(str(tmp_path / "new"))
+    np.testing.assert_array_equal(moved.validation(3), task.validation(3))
+    digest = hashlib.sha256((tmp_path / "new" / "manifest.json").read_bytes()).hexdigest()
+    assert moved.source() == {"data": str(tmp_path / "new"), "sha256": digest}
+    with pytest.raises(UsageError, match="is not prepared text"):
+        gone.at(str(tmp_path / "nowhere"))
+    other = tokenizers.train([text[::-1] for text in documents], 300)
+    prepare([(None, whole(documents))], other, tmp_path / "other", Layout(16, validation=0.1))
+    with pytest.raises(UsageError, match="prepared with another tokenizer"):
+        gone.at(str(tmp_path / "other"))
+    prepare([(None, whole(documents))], words, tmp_path / "short", Layout(8, validation=0.1))
+    with pytest.raises(UsageError, match="length 8"):
+        gone.at(str(tmp_path / "short"))
 
 
 def test_words_of_another_model(folder, tmp_path):

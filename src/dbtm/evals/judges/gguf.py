@@ -1,6 +1,7 @@
 """A judge from a GGUF file: a Llama and its byte-level tokenizer, both built from what the file says."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,11 @@ class GGUFJudge(Judge):
         self.model = load_llama(file, config, self.dtype).to(device)
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "file": self.path.name, "sha256": sha256(self.path)}
+        return {**super().describe(), "file": self.path.name, "sha256": self.digest}
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256(self.path)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts), add_special_tokens=False)]

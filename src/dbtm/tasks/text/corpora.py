@@ -78,11 +78,13 @@ class Corpus:
                 raise UsageError(f"cannot load {self.hub} ({reason}): name a copy, --local DIR") from None
         return [(ours, whole(_rows(dataset))) for ours, dataset in loaded]
 
-    def files(self, folder: str) -> list[tuple[str | None, str]]:
-        """The files of a local copy, each with its split, None where every document chooses its own."""
-        found = find([folder], self.pattern)
+    def files(self, folder: str) -> tuple[list[tuple[str | None, str]], list[str]]:
+        """The files of a local copy, each with its split, None where every document chooses its own; and those that
+        are passed over.
+        """
+        found, passed_over = find([folder], self.pattern)
         if not self.held_out:
-            return [(None, path) for path in found]
+            return [(None, path) for path in found], passed_over
         out: list[tuple[str | None, str]] = []
         for path in found:
             held_out = re.search(self.held_out, str(Path(path).relative_to(folder)))
@@ -92,7 +94,7 @@ class Corpus:
                 f"{folder} does not look like {self.name}: it needs training files, and held-out ones with "
                 "heldout, test or valid in their name or folder"
             )
-        return out
+        return out, passed_over
 
     def from_files(self, files: list[tuple[str | None, str]], tick: Tick) -> list[Part]:
         return [(split, pieces(path, tick, documents=self.documents)) for split, path in files]

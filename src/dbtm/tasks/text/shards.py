@@ -105,7 +105,10 @@ class Blocks:
 
 
 class Prepared:
-    """A prepared set, opened for reading. What is missing, cut short or altered is refused by name."""
+    """A prepared set, opened for reading. What is missing, cut short or altered is refused by name.
+
+    To open the training split, which may be large, only reads the sizes of its files; `verify` reads all of them.
+    """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
@@ -134,16 +137,28 @@ class Prepared:
 
     @cached_property
     def validation(self) -> Blocks:
+        self.verify("validation")  # numbers are compared with it
         return self._blocks("validation")
 
-    def _blocks(self, split: str) -> Blocks:
-        shards: list[np.ndarray] = []
-        for name, blocks, digest in self.files[split]:
-            path = self.folder / name
-            if not path.is_file():
-                raise UsageError(f"{self.folder} is damaged: {name} is missing")
+    def verify(self, *splits: str) -> None:
+        """Compare the sha256 of every shard, of all splits unless some are named."""
+        for name, _, digest in (shard for split in splits or SPLITS for shard in self.files[split]):
+            path = self._there(name)
             with open(path, "rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
+
+    def _there(self, name: str) -> Path:
+        if not (self.folder / name).is_file():
+            raise UsageError(f"{self.folder} is damaged: {name} is missing")
+        return self.folder / name
+
+    def _blocks(self, split: str) -> Blocks:
+        shards: list[np.ndarray] = []
+        for name, blocks, _ in self.files[split]:
+            path = self._there(name)
+            found, wanted = path.stat().st_size, blocks * self.length * self.dtype.itemsize
+            if found != wanted:
+                raise UsageError(f"{path} is damaged: it has {found} bytes, not {wanted}")
             shards.append(np.memmap(path, self.dtype, "r", shape=(blocks, self.length)))
         return Blocks(shards, self.length)

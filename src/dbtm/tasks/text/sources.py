@@ -27,25 +27,37 @@ class Piece(NamedTuple):
     ends: bool
 
 
-def find(inputs: Sequence[str], also: str = "") -> list[str]:
+class Found(NamedTuple):
+    """Files to read, and those of the folders that are not read, for what their names end in."""
+
+    files: list[str]
+    passed_over: list[str]
+
+
+def find(inputs: Sequence[str], also: str = "") -> Found:
     """The files that inputs name; folders are searched, in order of name, for what we can read (and for `also`)."""
-    out: list[str] = []
+    out, passed_over = list[str](), list[str]()
     for name in inputs:
         path = Path(name)
         if name == STDIN or path.is_file():
+            if Path(_uncompressed(name)).suffix == ".json":
+                raise UsageError(
+                    f"{name}: JSON is read as JSON lines, an object a line: make a .jsonl of it (jq -c .[])"
+                )
             out.append(name)
         elif path.is_dir():
             inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(".")]
-            found = [str(p) for p in inside if _kind(str(p)) or fnmatch(p.name, also)]
-            if not found:
+            known = [bool(_kind(str(p))) or fnmatch(p.name, also) for p in inside]
+            if not any(known):
                 endings = ", ".join(_KINDS)
                 raise UsageError(f"the folder {name} holds no text: no file ends in {endings} (or one of these + .xz)")
-            out += found
+            out += [str(p) for p, read in zip(inside, known) if read]
+            passed_over += [str(p) for p, read in zip(inside, known) if not read]
         else:
             raise UsageError(f"no such file or folder: {name}")
     if out.count(STDIN) > 1:
         raise UsageError("the standard input, -, can be read only once")
-    return out
+    return Found(out, passed_over)
 
 
 def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "line") -> Iterator[Piece]:
@@ -80,17 +92,23 @@ def whole(texts: Iterable[str]) -> Iterator[Piece]:
 
 def _kind(path: str) -> str:
     """jsonl, parquet, tar or text by what the name ends in, compression aside; empty where it says nothing."""
-    name = path
-    for ending in COMPRESSIONS:
-        name = name.removesuffix(ending)
+    name = _uncompressed(path)
     if name != path and name.endswith("_data"):  # urlsf_subset00-1_data.xz: OpenWebText's own archives
         return "tar"
     return _KINDS.get(Path(name).suffix, "")
 
 
+def _uncompressed(path: str) -> str:
+    """The name without the ending of a compression."""
+    for ending in COMPRESSIONS:
+        path = path.removesuffix(ending)
+    return path
+
+
 def _cut(text: str) -> int:
-    """Where to cut a long text: before the last white space of its first MOST characters."""
-    return max(text.rfind(" ", 1, MOST), text.rfind("\n", 1, MOST), 0) or MOST
+    """Where to cut a long text: before the last white space of its first MOST characters, but not in the first half."""
+    least = max(1, MOST // 2)
+    return max(text.rfind(" ", least, MOST), text.rfind("\n", least, MOST), 0) or MOST
 
 
 def _split(chunks: Iterable[str], documents: str) -> Iterator[Piece]:
@@ -103,11 +121,12 @@ def _split(chunks: Iterable[str], documents: str) -> Iterator[Piece]:
         if boundary:
             *ended, rest = boundary.split(rest)
             for text in ended:
-                yield Piece((text.lstrip() if first else text).rstrip(), True)
+                yield from whole([(text.lstrip() if first else text).rstrip()])
                 first = True
+        rest = rest.lstrip() if first else rest
         while len(rest) > MOST:
             cut = _cut(rest)
-            yield Piece(rest[:cut].lstrip() if first else rest[:cut], False)
+            yield Piece(rest[:cut], False)
             rest, first = rest[cut:], False
     yield Piece((rest.lstrip() if first else rest).rstrip(), True)
 
@@ -129,6 +148,8 @@ def _json_text(line: str, where: str, field: str) -> str:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise UsageError(f"{where} is not JSON that can be read: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get(field), str):
         has = f"it has {', '.join(map(repr, record))}" if isinstance(record, dict) else "it is not an object"
         raise UsageError(f"{where} has no text in '{field}' ({has}): name the right one with --field")

@@ -13,6 +13,7 @@ from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.text.borders import BORDERS, Borders
 from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared
+from dbtm.train.checkpoint import sha256
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -74,6 +75,19 @@ class Text(Task):
     def held_out(self) -> Blocks:
         """Blocks of documents that are never trained on; there may be none."""
         return self.prepared.validation
+
+    def source(self) -> dict[str, str]:
+        """What the blocks are from: the folder, and the sha256 of its manifest, which has those of all its files."""
+        return {"data": self.data, "sha256": sha256(Path(self.data, MANIFEST))}
+
+    def at(self, data: str) -> "Text":
+        """The same task where its data lies now; data of another tokenizer is refused."""
+        from dbtm.tasks.text import tokenizer as tokenizers
+
+        moved = replace(self, data=data)
+        if tokenizers.load(str(moved.prepared.folder)).get_vocab() != moved.words.get_vocab():
+            raise UsageError(f"{data} was prepared with another tokenizer than this model's")
+        return moved
 
     def validation(self, n: int) -> np.ndarray:
         """n held-out blocks from all over the split (or all, where there are fewer), (B, L) tokens."""

@@ -1,16 +1,16 @@
 """What comes out of a sweep: the pooled frontier by budget, perplexity at matched entropy, and the studies' tables."""
 
-import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from rich.markup import escape
 from rich.table import Table
 
-from dbtm.evals.frontier import Point, best_near, frontier, perplexity_at
 from dbtm.evals.judges.base import Judge
-from dbtm.evals.report import commit, hardware
-from dbtm.evals.studies import TITLES
-from dbtm.evals.sweep import Plan, Planned, identity
+from dbtm.evals.provenance import made
+from dbtm.evals.sweep.folder import Plan, Planned, identity
+from dbtm.evals.sweep.frontier import Point, best_near, frontier, perplexity_at
+from dbtm.evals.sweep.studies import TITLES
 
 NEAR = 0.20  # nats: how far from real text's entropy a perplexity may still be called the best
 _OFFSETS = (-0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2)  # of the matched entropies, around real text's
@@ -29,16 +29,17 @@ class Curves(NamedTuple):
     """Real text under the same judge, where it was measured."""
 
 
-def curves(label: str, rows: Rows) -> Curves:
-    """The points of all renoise-and-remap rows that have a perplexity."""
+def curves(label: str, plan: Plan, rows: Rows) -> Curves:
+    """The points of the plan's frontier that have a perplexity; rows of other studies and of older grids stay out."""
     real, points, settings = None, dict[int, list[Point]](), list[dict[str, Any]]()
-    for row in rows.values():
+    wanted = {identity("sample", cell.settings) for cell in plan.cells if cell.study == "frontier"}
+    for name, row in rows.items():
         if row["perplexity"] is None:
             continue
         point = Point(row["entropy"], row["perplexity"], len(settings))
         if row["kind"] == "real":
             real = point
-        elif row["kind"] == "sample" and row["settings"].get("sampler") == "refine":
+        elif name in wanted:
             points.setdefault(row["settings"]["nfe"], []).append(point)
             settings.append(row["settings"])
     return Curves(label, dict(sorted(points.items())), settings, real)
@@ -95,9 +96,7 @@ def summary(plan: Plan, judge: Judge, records: Sequence[dict[str, Any]], rows: R
         "judge": judge.describe(),
         "origin": plan.origin,
         "n": plan.n,
-        "judged_on": hardware(judge.device),
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **made(judge.device),
         "frontier": list(records),
         "studies": studies,
         "rows": list(rows.values()),
@@ -113,7 +112,7 @@ def frontier_table(records: Iterable[dict[str, Any]], entropies: Sequence[float]
         best, (low, high) = record["best"], record["range"]
         shown = ("-", "-") if best is None else (f"{best['perplexity']:.1f}", f"{best['entropy']:.2f}")
         cells = ("-" if value is None else f"{value:.1f}" for value in record["matched"].values())
-        table.add_row(str(record["nfe"]), record["label"], *shown, f"{low:.2f}-{high:.2f}", *cells)
+        table.add_row(str(record["nfe"]), escape(record["label"]), *shown, f"{low:.2f}-{high:.2f}", *cells)
     return table
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbtm.evals.frontier import Point, best_near, frontier, perplexity_at
+from dbtm.evals.sweep.frontier import Point, best_near, frontier, perplexity_at
 
 few = st.integers(0, 9).map(float)  # whole numbers, so that ties happen
 points = st.lists(st.builds(Point, few, few.map(lambda x: x + 1)), max_size=12)

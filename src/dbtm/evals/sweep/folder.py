@@ -3,7 +3,7 @@
     DIR/
       plan.json       checkpoint, number of samples, seed, and the cells of every study with their settings
       samples.jsonl   the sets that are drawn so far (`samples`)
-      rows.jsonl      the numbers of the sets that are judged so far, by judge
+      rows.jsonl      the numbers of the sets that are judged so far, with the judge that they are by
       sweep.json      the outcome: rows, frontier, perplexity at matched entropy, the studies' tables
       frontier.png, frontier.svg
 
@@ -16,16 +16,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dbtm import atomic
 from dbtm.errors import UsageError
-from dbtm.evals import journal
 from dbtm.evals.samples import SampleSet, from_record, key
+from dbtm.evals.sweep import journal
 
+_SAME_JUDGE = ("name", "dtype", "sha256", "revision")
 _SAME = ("sha256", "seed")  # of the origin: what all sets of a folder have in common
 
 
 def identity(kind: str, settings: dict[str, Any]) -> str:
     """What makes a set of samples the one that was asked for."""
     return f"{kind} {key(settings)}"
+
+
+def same_judge(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether numbers may stand side by side: the same weights under the same name, in the same arithmetic."""
+    return all(one.get(name) == other.get(name) for name in _SAME_JUDGE)
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class SweepFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"--out {self.path} cannot be a folder: {error.strerror}") from None
-        journal.write_bytes(self.path / "plan.json", (json.dumps(values, indent=1) + "\n").encode())
+        atomic.write_bytes(self.path / "plan.json", (json.dumps(values, indent=1) + "\n").encode())
         return plan
 
     def drawn(self) -> set[str]:
@@ -101,24 +108,29 @@ class SweepFolder:
 
     def sets(self) -> Iterator[SampleSet]:
         if self.samples.is_file():
-            for number, record in journal.lines(self.samples):
+            for number, record in journal.lines(self.samples, cut_short=True):
                 yield from_record(record, f"{self.samples}, line {number}")
 
     def add_samples(self, samples: SampleSet) -> None:
         journal.append(self.samples, samples.record())
 
-    def judged(self, judge: str) -> dict[str, dict[str, Any]]:
-        """Identity -> the row of numbers by this judge."""
-        if not self.rows.is_file():
-            return {}
-        rows = [record for _, record in journal.lines(self.rows) if record.get("judge") == judge]
+    def judged(self, judge: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Identity -> the row of numbers by this judge, as it describes itself."""
+        rows = [row for row in self._all_rows() if same_judge(row["judged_by"], judge)]
         return {identity(row["kind"], row["settings"]): row for row in rows}
 
-    def judges(self) -> list[str]:
+    def judges(self) -> list[dict[str, Any]]:
         """Who has judged here, in order of appearance."""
-        if not self.rows.is_file():
-            return []
-        return list(dict.fromkeys(record["judge"] for _, record in journal.lines(self.rows)))
+        found: list[dict[str, Any]] = []
+        for row in self._all_rows():
+            if not any(same_judge(row["judged_by"], judge) for judge in found):
+                found.append(row["judged_by"])
+        return found
 
-    def add_row(self, row: dict[str, Any]) -> None:
-        journal.append(self.rows, row)
+    def _all_rows(self) -> Iterator[dict[str, Any]]:
+        if self.rows.is_file():
+            for _, row in journal.lines(self.rows, cut_short=True):
+                yield {"judged_by": {"name": row["judge"]}, **row}  # once, rows had nothing but the name
+
+    def add_row(self, row: dict[str, Any], judge: dict[str, Any]) -> None:
+        journal.append(self.rows, {**row, "judged_by": judge})

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from dbtm.errors import UsageError
-from dbtm.evals import journal
+from dbtm.evals.sweep import journal
 
 
 def records(path):
-    return [record for _, record in journal.lines(path)]
+    return [record for _, record in journal.lines(path, cut_short=True)]
 
 
 def test_whatever_a_kill_leaves_of_the_last_line_is_replaced(tmp_path):
@@ -37,6 +37,16 @@ def test_a_long_line_cut_short_is_replaced_too(tmp_path):
     assert records(path) == [{"b": 2}]
 
 
+def test_a_last_line_without_its_end_counts_unless_a_kill_may_have_cut_it(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"b": 2}')
+    assert [record for _, record in journal.lines(path)] == [{"a": 1}, {"b": 2}]
+    assert records(path) == [{"a": 1}]
+    path.write_bytes(b'{"a": 1}\n{"b": ')
+    with pytest.raises(UsageError, match="line 2 is not JSON"):
+        list(journal.lines(path))
+
+
 def test_compressed_files_are_the_same(tmp_path):
     for name in ("a.jsonl", "a.jsonl.gz"):
         journal.write(tmp_path / name, [{"a": [1, 2]}, {"b": None}])
@@ -47,7 +57,12 @@ def test_compressed_files_are_the_same(tmp_path):
 
 def test_damage_is_named_by_its_line(tmp_path):
     path = tmp_path / "a.jsonl"
-    for second, words in (("{", "line 2 is not JSON"), ("[1]", "line 2 is not a JSON object")):
+    for second, words in (
+        ("{", "line 2 is not JSON"),
+        ("[1]", "line 2 is not a JSON object"),
+        ("[" * 100_000, "line 2 is not JSON"),
+        ('{"a": ' + "9" * 5000 + "}", "line 2 is not JSON"),
+    ):
         path.write_text(json.dumps({}) + "\n" + second + "\n")
         with pytest.raises(UsageError, match=words):
             records(path)

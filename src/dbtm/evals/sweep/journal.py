@@ -7,15 +7,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dbtm import atomic
 from dbtm.errors import UsageError
 
 
-def lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, record) of a file, .gz or plain; a last line that a kill has cut short is passed over."""
+def lines(path: Path, cut_short: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, record) of a file, .gz or plain.
+
+    `cut_short` is for a journal of our own: there a last line without its end is what a kill left, and passed over.
+    """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
+                if cut_short and not line.endswith(b"\n"):
                     return
                 yield number, _record(line, f"{path}, line {number}")
     except (OSError, EOFError) as error:
@@ -25,8 +29,8 @@ def lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _record(line: bytes, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
-    except ValueError:
-        raise UsageError(f"{where} is not JSON") from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"{where} is not JSON that can be read") from None
     if not isinstance(record, dict):
         raise UsageError(f"{where} is not a JSON object")
     return record
@@ -58,19 +62,6 @@ def _end_of_lines(file: Any, size: int) -> int:
 
 
 def write(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """A whole file at once, .gz or plain: under a temporary name, synced, then renamed."""
+    """A whole file at once, .gz or plain."""
     data = b"".join(json.dumps(record, allow_nan=False).encode() + b"\n" for record in records)
-    write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    atomic.write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

@@ -1,0 +1,63 @@
+"""What several commands share: lists of numbers, options that do not go together, progress bars."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from dbtm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from dbtm.sampling import Sampler
+
+Number = TypeVar("Number", int, float)
+
+
+def numbers(
+    option: str, text: str, kind: Callable[[str], Number], fits: Callable[[Number], bool], wanted: str
+) -> list[Number]:
+    """Numbers with commas between, repeats left out."""
+    try:
+        values = [kind(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or not all(map(fits, values)):
+        raise UsageError(f"{option} {text} is not a list of {wanted}")
+    return list(dict.fromkeys(values))
+
+
+def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """Refuse options (by the names of their parameters) that were given and would be ignored."""
+    sources = ((name, context.get_parameter_source(name)) for name in names)
+    given = [name for name, source in sources if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        raise UsageError(f"{why}: leave {', '.join('--' + name.replace('_', '-') for name in given)} out")
+
+
+def model(sampler: "Sampler", checkpoint: str) -> dict[str, Any]:
+    """What the JSON of an evaluation says about the model: where it is, its weights, and what it costs."""
+    from dbtm.evals.cost import cost
+    from dbtm.loading import find
+    from dbtm.train.checkpoint import sha256
+
+    return {
+        "checkpoint": checkpoint,
+        "sha256": sha256(find(checkpoint) / "ema.safetensors"),
+        **cost(sampler.model.config),
+    }
+
+
+def progress_bar() -> "Progress":
+    """A progress bar on a terminal's stderr, so that stdout holds the answer alone and logs hold no bars."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def show(progress: "Progress", bar: "TaskID", done: int, total: int | None = None) -> None:
+    progress.update(bar, completed=done, total=total)

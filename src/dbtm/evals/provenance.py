@@ -1,0 +1,52 @@
+"""What a number was measured on, and with which code: a part of every JSON that holds numbers."""
+
+import datetime
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import torch
+
+
+def made(device: torch.device) -> dict[str, str | None]:
+    """The machine, the code, and now."""
+    return {**machine(device), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+
+
+def machine(device: torch.device) -> dict[str, str | None]:
+    """The machine and the code: the same for all that is made there."""
+    return {"hardware": hardware(device), "torch": torch.__version__, "commit": commit()}
+
+
+def hardware(device: torch.device) -> str:
+    """The processor that did the work, in words."""
+    if device.type == "cuda":
+        return f"cuda: {torch.cuda.get_device_name(device)}"
+    return f"cpu: {_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def commit() -> str | None:
+    """The commit of the code that runs, with `-dirty` where it has changes; None outside its own repository."""
+    package = Path(__file__).parents[1] / "__init__.py"
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(package.parent), *words], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        # An installed copy may lie in some other project's repository, whose commit would mean nothing here.
+        git("ls-files", "--error-unmatch", package.name)
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*")
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,33 @@
+"""Studies compare what they say, and draw nothing twice."""
+
+from dbtm.evals.sweep import studies
+from dbtm.evals.sweep.folder import SweepFolder, identity
+from tests.evals.sweep.cells import ORIGIN, planned, sampler
+
+
+def test_the_grid_is_a_product_less_what_makes_no_difference(tmp_path):
+    plan = SweepFolder(tmp_path / "s").extend(ORIGIN, 8, planned("frontier"))
+    settings = plan.settings()
+    assert sum(s["nfe"] == 1 for s in settings) == 4, "one round: temperature x sigma"
+    assert sum(s["nfe"] == 4 for s in settings) == 8, "kappa x temperature x sigma"
+    assert {s["sigma"] for s in settings} == {1.0, 2.0}, "None is the checkpoint's"
+
+
+def test_studies_compare_what_they_say():
+    cells = {name: planned(name) for name in studies.STUDIES}
+    assert [(c.column, c.settings["sampler"], c.settings["nfe"]) for c in cells["horizon"]] == [
+        ("H = 1", "integrate", 64),
+        ("H = 4", "integrate", 64),
+        ("H = 8", "integrate", 64),
+        ("one-step map", "refine", 1),
+    ]
+    assert {(c.row, c.column) for c in cells["iterate"]} == {
+        (nfe, column) for nfe in "14" for column in ("iterate", "renoise + remap")
+    }
+    assert {c.column for c in cells["scorer"]} == {"confidence", "quality", "none"}
+    without_head = planned("scorer", own=sampler(quality=False))
+    assert {c.column for c in without_head} == {"confidence", "none"}
+    hard = {c.column: c.settings for c in cells["commit"] if c.row == "4"}
+    assert hard["non-commit 0.9"] == hard["commit 0.9"] | {"commit": False}
+    assert len({identity("sample", s) for s in hard.values()}) == 4
+    assert set(studies.TITLES) | {"frontier"} == set(studies.STUDIES)

@@ -1,0 +1,76 @@
+"""A file is there whole or not at all, and is on the disk when it is there."""
+
+import json
+import os
+from io import BytesIO
+
+import pytest
+
+from dbtm import atomic
+from dbtm.cli import files
+from dbtm.errors import UsageError
+
+
+@pytest.mark.parametrize(("name", "error"), [("pathlib.Path.replace", OSError), ("os.fsync", KeyboardInterrupt)])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, name, error):
+    path = tmp_path / "e.json"
+    files.write(path, "old")
+
+    def full(*_):
+        raise error(28, "No space left on device")
+
+    monkeypatch.setattr(name, full)
+    with pytest.raises(UsageError if error is OSError else error, match="No space left"):
+        files.write(path, "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["e.json"]
+    assert path.read_text() == "old"
+
+
+@pytest.fixture
+def order(monkeypatch):
+    """What happens to the disk, in order."""
+    done = []
+    sync, rename = os.fsync, os.replace
+
+    def told_sync(descriptor):
+        done.append("sync")
+        sync(descriptor)
+
+    def told_rename(*words, **options):
+        done.append("rename")
+        rename(*words, **options)
+
+    monkeypatch.setattr(os, "fsync", told_sync)
+    monkeypatch.setattr(os, "replace", told_rename)
+    return done
+
+
+def write_best(folder):
+    from dbtm.train.checkpoint import set_best
+
+    set_best(folder, folder / "step-00000001", 0.5)
+
+
+def write_figure(folder):
+    from dbtm.theory.figures import Drawing, Setting, save
+
+    class Blank:
+        def savefig(self, to: BytesIO, **_):
+            to.write(b"drawn")
+
+    save("phase", Drawing(Blank(), {}), Setting((0.5, 0.5)), folder)
+
+
+@pytest.mark.parametrize(
+    ("write", "n"),
+    [
+        (lambda folder: atomic.write_bytes(folder / "a", b"x"), 1),
+        (lambda folder: files.write(folder / "a", json.dumps({})), 1),
+        (write_best, 1),
+        (write_figure, 3),
+    ],
+)
+def test_content_is_on_the_disk_before_it_has_its_name(tmp_path, order, write, n):
+    write(tmp_path)
+    assert order == ["sync", "rename", "sync"] * n
+    assert len(list(tmp_path.iterdir())) == n
