@@ -32,13 +32,6 @@ def test_choice(monkeypatch, softcap, tangent, cuda, dtype, head_dim, triton, wa
     assert reason
 
 
-def test_short_sequences_on_a_cpu():
-    with force(None):
-        assert choose(0.0, cuda=False, length=180)[0] == "reference"
-        assert choose(0.0, cuda=False, length=1024)[0] == "sdpa"
-        assert choose(0.0, cuda=True, length=180)[0] == "sdpa"
-
-
 def test_force(monkeypatch):
     monkeypatch.setattr(dispatch, "HAS_TRITON", True)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)

@@ -24,7 +24,9 @@ Repeats = Annotated[int, typer.Option(help="Timed calls of each kind; the median
 @app.command()
 def step(
     recipe: Annotated[str, typer.Option(help="Whose map and sizes.")] = "sudoku",
-    batch: Annotated[int | None, typer.Option(help="Rows (default: 256 on a GPU, else 4).")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Rows (default: 256 on a GPU, fewer for long sequences; else 4).")
+    ] = None,
     compiled: Annotated[
         bool | None, typer.Option("--compile/--no-compile", help="Compile the blocks (default: on a GPU).")
     ] = None,
@@ -37,6 +39,8 @@ def step(
 ) -> None:
     """A step with transport, anchor and boundary, and one with refinement in the loop, against plain cross-entropy."""
     target = _start(device, json_file, batch, repeats)
+    import torch
+
     from dbtm.bench.step import kinds, measure
     from dbtm.recipes import recipe as complete
 
@@ -47,8 +51,11 @@ def step(
         raise UsageError("--graph needs a GPU")
     with _progress() as progress:
         bar = progress.add_task("preparing", total=len(kinds(config)))
-        size = batch or (256 if gpu else 4)
-        found = measure(config, size, target, compiled, graph, repeats, lambda: progress.advance(bar))
+        size = batch or (max(1, min(256, 2**16 // config.model.length)) if gpu else 4)
+        try:
+            found = measure(config, size, target, compiled, graph, repeats, lambda: progress.advance(bar))
+        except torch.OutOfMemoryError:
+            raise UsageError(f"{size} rows do not fit into this GPU's memory: give a smaller --batch") from None
     _print(
         f"{recipe}, batch {size}, gradients of one batch",
         ("step", "ms", "vs cross-entropy", "peak GiB", "floor ms", "of matrix peak"),

@@ -26,7 +26,6 @@ from dbtm.kernels import ops, reference
 BACKENDS = ("reference", "sdpa", "triton")
 HAS_TRITON = find_spec("triton") is not None
 MAX_HEAD_DIM = 128  # wider heads do not fit the kernels' registers
-SHORT = 256  # positions: measured on two cores at 180, where plain products took three quarters of the time
 
 _forced: str | None = None
 
@@ -72,7 +71,6 @@ def choose(
     cuda: bool | None = None,
     dtype: torch.dtype = torch.float32,
     head_dim: int = 64,
-    length: int = 1024,
 ) -> tuple[str, str]:
     """(backend, reason) for one call of attention; `cuda` defaults to whether this machine has a GPU."""
     cuda = torch.cuda.is_available() if cuda is None else cuda
@@ -83,8 +81,6 @@ def choose(
         return "triton", "value and tangent in one pass, with or without a softcap: our Triton kernels"
     if softcap:
         return "reference", f"tanh softcap on the logits, which the fused attention lacks: plain PyTorch ({why_not})"
-    if not cuda and length <= SHORT:
-        return "reference", f"at most {SHORT} positions on a CPU: plain products are faster than the fused attention"
     return "sdpa", "no softcap: PyTorch's fused scaled_dot_product_attention, value and backward"
 
 
@@ -96,7 +92,7 @@ def attention(
     softcap: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
     """Value under autograd and, where tangents (dq, dk, dv) are given, the tangent as a constant; (B, H, L, d)."""
-    kind = (q.is_cuda, q.dtype, q.shape[-1], q.shape[-2])
+    kind = (q.is_cuda, q.dtype, q.shape[-1])
     backend, _ = choose(softcap, tangents is not None, *kind)
     if backend == "triton":
         if tangents is None:
