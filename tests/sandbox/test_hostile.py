@@ -47,7 +47,7 @@ def outcomes(tmp_path_factory):
             found = list(sandbox.map(programs))
         seconds = time.monotonic() - start
         after = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
-    assert seconds < 60
+    assert seconds < 300  # none of them hangs
     return dict(zip(PROGRAMS, found[::2], strict=True)), found[1::2], list(home.iterdir()), after - before
 
 
