@@ -3,7 +3,7 @@
 import time
 
 SETTLING = 20  # steps that compile and warm up, and are not measured
-RESERVE = 0.97  # of the time that is left
+RESERVE = 0.95  # of the time that is left
 OPEN = 10**9  # steps of a run whose length is not known yet
 
 
