@@ -1,6 +1,6 @@
 """Programs that try to get out, to get everything, or to lie: what comes of each at the front door."""
 
-SLOW_HOG = ("memory", "timeout")  # on a slow machine the second is over before the memory is
+HOGS = ("memory by doubling", "memory in a global", "output flood")  # take their time before they reach a limit
 PROGRAMS = {
     # -- other modules
     "import os": ("import os\ndef f():\n    return os.getpid()", "refused"),
@@ -76,12 +76,12 @@ PROGRAMS = {
     "huge power": ("def f():\n    return 10 ** 10 ** 10", "timeout"),
     "huge factorial": ("def f():\n    return math.factorial(10 ** 7)", "timeout"),
     "endless iterator in C": ("def f():\n    return sum(itertools.repeat(1))", "timeout"),
-    "memory by doubling": ("def f():\n    x = [0]\n    while True:\n        x += x", SLOW_HOG),
+    "memory by doubling": ("def f():\n    x = [0]\n    while True:\n        x += x", "memory"),
     "memory at once": ("def f():\n    return len('x' * 10 ** 10)", "memory"),
-    "memory in a global": ("x = [[0] * 1000 for _ in range(10 ** 7)]\ndef f():\n    return 1", SLOW_HOG),
+    "memory in a global": ("x = [[0] * 1000 for _ in range(10 ** 7)]\ndef f():\n    return 1", "memory"),
     "memory by a shift": ("def f():\n    return 1 << (1 << 40)", ("memory", "crash")),
     "memory by a format width": ("def f():\n    return f'{1:>{10 ** 10}}'", ("memory", "crash")),
-    "output flood": ("def f():\n    while True:\n        print('x' * 1000)", ("output", "timeout")),
+    "output flood": ("def f():\n    while True:\n        print('x' * 1000)", "output"),
     "deep recursion": ("def f():\n    return f()", "crash"),
     "deep data": (
         "def f():\n    x = []\n    for _ in range(10 ** 6):\n        x = [x]\n    return repr(x)",

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import bench_backbone, files
+from dbtm.cli.common import progress_bar
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
-    from rich.progress import Progress
 
 app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
 app.command("backbone")(bench_backbone.backbone)
@@ -49,7 +49,7 @@ def step(
     graph = gpu and config.model.small_vocab if graph is None else graph
     if graph and not gpu:
         raise UsageError("--graph needs a GPU")
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("preparing", total=len(kinds(config)))
         size = batch or (max(1, min(256, 2**16 // config.model.length)) if gpu else 4)
         try:
@@ -165,14 +165,6 @@ def _start(device: str, json_file: Path | None, batch: int | None, repeats: int)
     if target.type == "cuda":
         torch.set_float32_matmul_precision("high")
     return target
-
-
-def _progress() -> "Progress":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True))
 
 
 def _print(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbtm.cli import files
+from dbtm.cli.common import progress_bar
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ def backbone(
 
     import torch
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from dbtm.bench import backbones
     from dbtm.config import ModelConfig
@@ -61,9 +61,8 @@ def backbone(
     )
     if gpu:
         torch.set_float32_matmul_precision("high")  # as training does
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     rows: list[Row] = []
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("measuring", total=len(wanted) * (len(backbones.PATTERNS) + 2))
         arguments = (base, wanted, batch, target, repeats or (20 if gpu else 5), compiled)
         for row in backbones.measure(*arguments, progress=lambda: progress.advance(bar)):

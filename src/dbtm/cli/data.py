@@ -3,14 +3,12 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from dbtm.cli.common import progress_bar
 from dbtm.errors import UsageError
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 app = typer.Typer(help="Make data files.", no_args_is_help=True)
 
@@ -42,7 +40,7 @@ def sudoku(
     from dbtm.tasks.sudoku.generate import clue_range, generate
 
     clue_range((fewest, most), box)
-    with _progress() as progress:
+    with progress_bar() as progress:
         task = progress.add_task("compiling", total=n)
 
         def show(made: int) -> None:
@@ -72,12 +70,3 @@ def _check_out(out: Path, force: bool) -> None:
         raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
     if not out.parent.is_dir():
         raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
-
-
-def _progress() -> "Progress":
-    """A progress bar on stderr, so that stdout stays clean for what a command answers."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True))
