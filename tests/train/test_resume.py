@@ -14,6 +14,7 @@ import torch
 
 from dbtm import config as configuration
 from dbtm.config import DistillConfig, LossConfig, OptimConfig, RilConfig, RunConfig, TrainConfig
+from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch
 from dbtm.tasks.toy import Markov
 from dbtm.train import checkpoint
@@ -101,7 +102,7 @@ def test_best_and_last_are_kept(tmp_path):
 def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
     fit(config, tmp_path)
-    with pytest.raises(configuration.UsageError, match="--resume auto"):
+    with pytest.raises(UsageError, match="--resume auto"):
         fit(config, tmp_path)
     for other, name in (
         (replace(config, model=replace(config.model, depth=1)), "model.depth"),
@@ -109,10 +110,10 @@ def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
         (replace(config, path=replace(config.path, sigma=3.0)), "path.sigma"),
         (replace(config, train=replace(config.train, seed=5)), "train.seed"),
     ):
-        with pytest.raises(configuration.UsageError, match=f"another {name}"):
+        with pytest.raises(UsageError, match=f"another {name}"):
             fit(other, tmp_path, resume=True)
     shorter = replace(config, train=replace(config.train, steps=1), optim=replace(config.optim, warmup=1))
-    with pytest.raises(configuration.UsageError, match="already past"):
+    with pytest.raises(UsageError, match="already past"):
         fit(shorter, tmp_path, resume=True)
 
 
@@ -132,7 +133,7 @@ def test_a_task_that_breaks_its_promise_is_refused_before_anything_is_written(tm
             return Batch(spoil(super().batch(index).tokens))
 
     run = replace(tiny_run(distill=DistillConfig()), task=Broken(vocab=5, length=6))
-    with pytest.raises(configuration.UsageError, match=message):
+    with pytest.raises(UsageError, match=message):
         fit(run, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -25,9 +25,9 @@ RECIPES = {
         "toy", "markov", "a Markov chain with known joint distribution, V = 8, L = 8: two minutes on a CPU"
     ),
     "sudoku-mini": Entry("sudoku", "sudoku_mini", "4 x 4 Sudoku: minutes on two CPU cores"),
-    "sudoku": Entry("sudoku", "sudoku", "9 x 9 Sudoku, ours: looped depth, Muon, symmetries; one GPU, half an hour"),
+    "sudoku": Entry("sudoku", "sudoku", "9 x 9 Sudoku, ours: looped depth, Muon, symmetries; for one GPU"),
     "sudoku-paper": Entry("sudoku", "sudoku_paper", "9 x 9 Sudoku, the paper's table to the letter"),
-    "text": Entry("text", "text", "your text (dbtm data text), ours: V = 8192, L = 128; one GPU, half an hour"),
+    "text": Entry("text", "text", "your text (dbtm data text), ours: V = 8192, L = 128; for one GPU"),
     "text-ril": Entry("text", "text_ril", "the same with self-distilled refinement in the loop"),
     "text-small": Entry("text", "text_small", "your text, V = 4096, at most 8M parameters"),
     "lm1b": Entry("text", "lm1b", "LM1B (dbtm data lm1b), the paper's table to the letter"),
@@ -37,9 +37,7 @@ RECIPES = {
     "text-delta": Entry("delta", "text_delta", "your text with the linear-time backbone: for long sequences"),
     "owt-delta": Entry("delta", "owt_delta", "OpenWebText with the linear-time backbone, the paper's (lin) rows"),
     "owt-delta-ril": Entry("delta", "owt_delta_ril", "the same with refinement in the loop"),
-    "gsm-small": Entry(
-        "gsm8k", "gsm_small", "word problems as programs (dbtm data gsm8k), ours: one GPU, half an hour"
-    ),
+    "gsm-small": Entry("gsm8k", "gsm_small", "word problems as programs (dbtm data gsm8k), ours: for one GPU"),
     "tinygsm": Entry("gsm8k", "tinygsm", "TinyGSM (dbtm data gsm8k), the paper's table to the letter"),
     "own": Entry("own", "own", "your own tokens: --data tokens.npy --vocab V --length L"),
 }

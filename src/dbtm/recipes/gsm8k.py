@@ -10,6 +10,7 @@ from dbtm.config import (
     SampleConfig,
     TrainConfig,
 )
+from dbtm.recipes import ours
 from dbtm.tasks.gsm8k.task import Gsm8k
 
 
@@ -41,7 +42,7 @@ def tinygsm() -> RunConfig:
 
 
 def gsm_small() -> RunConfig:
-    """One GPU, half an hour, 30M parameters: a trained BPE of 4,096, L = 256, mostly synthetic problems.
+    """For one GPU, 30M parameters: a trained BPE of 4,096, L = 256, mostly synthetic problems.
 
     Its data: `dbtm data gsm8k FILE.jsonl ... --plain --vocab 4096 --length 256 --out DIR`.
     """
@@ -49,24 +50,11 @@ def gsm_small() -> RunConfig:
     return RunConfig(
         recipe="gsm-small",
         task=task,
-        model=ModelConfig(
-            vocab=task.vocab,
-            length=task.length,
-            width=512,
-            depth=8,
-            heads=8,
-            cond_dim=1,  # of a constant: plain learned shifts, scales and gates
-            dropout=0.0,
-            softcap=0.0,
-            input_norm=True,
-            gate_init=0.5,
-            embed_std=0.3,
-            quality_width=128,
-        ),
+        model=ours.model(task, 512, 8, 8, input_norm=True, embed_std=0.3),
         path=PathConfig(t_anchor=0.8, coupling="independent"),
         loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
         ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, later_fraction=0.5),
-        optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=200, ema=0.999),
+        optim=ours.optim(warmup=200),
         train=TrainConfig(
             steps=5_000, batch=256, precision="bf16", compile=True, checkpoint_every=500, evaluate_every=500
         ),

@@ -12,6 +12,7 @@ from dbtm.config import (
     SampleConfig,
     TrainConfig,
 )
+from dbtm.recipes import ours
 from dbtm.tasks.sudoku.task import Sudoku
 
 
@@ -37,26 +38,12 @@ def sudoku() -> RunConfig:
     return RunConfig(
         recipe="sudoku",
         task=task,
-        model=ModelConfig(
-            vocab=task.vocab,
-            length=task.length,
-            width=256,
-            depth=8,
-            heads=8,
-            cond_dim=1,  # of a constant: plain learned shifts, scales and gates
-            dropout=0.0,
-            softcap=0.0,
-            loops=2,
-            position_axes=(axis, axis, axis, 4),
-            gate_init=0.5,
-            embed_std=0.3,
-            quality_width=128,
-        ),
+        model=ours.model(task, 256, 8, 8, loops=2, embed_std=0.3, position_axes=(axis, axis, axis, 4)),
         path=PathConfig(t_anchor=0.69, coupling="independent"),
         loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
         ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, later_fraction=0.5),
-        optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=150, ema=0.999),
-        train=TrainConfig(  # 25 minutes of one H200; small batches leave the GPU waiting for launches
+        optim=ours.optim(warmup=150),
+        train=TrainConfig(
             steps=3_600,
             batch=1_024,
             precision="bf16",

@@ -16,6 +16,7 @@ from dbtm.config import (
     SampleConfig,
     TrainConfig,
 )
+from dbtm.recipes import ours
 from dbtm.tasks.text.task import Text
 
 
@@ -82,22 +83,10 @@ def text() -> RunConfig:
     return RunConfig(
         recipe="text",
         task=task,
-        model=ModelConfig(
-            vocab=task.vocab,
-            length=task.length,
-            width=512,
-            depth=12,
-            heads=8,
-            cond_dim=1,  # of a constant: plain learned shifts, scales and gates
-            dropout=0.0,
-            softcap=0.0,
-            input_norm=True,
-            gate_init=0.5,
-            quality_width=128,
-        ),
+        model=ours.model(task, 512, 12, 8, input_norm=True),
         path=PathConfig(t_anchor=0.75),
         loss=LossConfig(boundary_fraction=0.125),
-        optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=300, ema=0.999),
+        optim=ours.optim(warmup=300),
         train=TrainConfig(
             steps=20_000, batch=256, precision="bf16", compile=True, checkpoint_every=1_000, evaluate_every=500
         ),

@@ -1,11 +1,9 @@
 """The refinement of texts as one HTML file that replays it: no network, no fonts or scripts from elsewhere."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
-from importlib.resources import files
 
+from dbtm.viz.template import page
 from dbtm.viz.text import Round, Sample, kinds
 
 
@@ -15,25 +13,11 @@ def text_page(samples: Sequence[Sample], meta: Mapping[str, object], code: bool 
     `meta["title"]` is the heading; everything else in `meta` is shown under it, in order. `code` is set in a fixed
     width. Opened as `page.html#3`, the page starts at round 3 of the first sample.
     """
-    facts = "".join(
-        f"<div><dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd></div>"
-        for name, value in meta.items()
-        if name != "title"
-    )
-    fields = {
-        "TITLE": escape(str(meta.get("title", "A text, refined"))),
-        "FACTS": facts,
-        "CODE": "code" if code else "prose",
-        "DATA": _data(samples),
-    }
-    # Split at the fields and join once, so that text such as @@DATA@@ inside a field stays what it is.
-    pieces = files("dbtm.viz").joinpath("text.html").read_text(encoding="utf-8").split("@@")
-    return "".join(fields[piece] if index % 2 else piece for index, piece in enumerate(pieces))
+    return page("text.html", "A text, refined", meta, _data(samples), CODE="code" if code else "prose")
 
 
-def _data(samples: Sequence[Sample]) -> str:
-    """The samples as JSON that may stand inside a script element."""
-    data = [
+def _data(samples: Sequence[Sample]) -> list[dict[str, object]]:
+    return [
         {
             "question": sample.question,
             "facts": list(sample.facts.items()),
@@ -43,7 +27,6 @@ def _data(samples: Sequence[Sample]) -> str:
         }
         for sample in samples
     ]
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _round(sample: Sample, now: Round) -> dict[str, object]:

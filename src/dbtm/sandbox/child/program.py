@@ -35,7 +35,11 @@ def run(source: bytes) -> tuple[str, str]:
 
 
 def call(code, namespace: dict) -> tuple[str, str]:
-    """Execute a module's code, then its function, and name what came of it."""
+    """Execute a module's code, then its function, and name what came of it.
+
+    The one place that executes generated code: this process has been confined before (`confine`), and the code has
+    passed the allow-list.
+    """
     try:
         exec(code, namespace)
         function = namespace.get(ENTRY) or _last_function(namespace)
