@@ -155,12 +155,16 @@ def test_state_in_parts_equals_dense_path():
     assert torch.equal(model.embed(state)[0][state.clean], model.embedding[state.tokens[state.clean]])
 
 
-def test_asking_for_a_tangent_changes_no_gradient():
+@pytest.mark.parametrize(
+    "changes", [{}, {"dropout": 0.3}, {"backbone": "delta", "dropout": 0.3}, {"loops": 2, "input_norm": True}]
+)
+def test_asking_for_a_tangent_changes_no_gradient(changes):
     """The tangent rides along: parameters receive the gradient of the value alone."""
-    model, state = random_map(dropout=0.0, quality=False), random_state()
+    model, state = random_map(**{"dropout": 0.0, "quality": False, **changes}).train(), random_state()
     gradients = []
     for rate in (state.rate, None):
         model.zero_grad()
+        torch.manual_seed(7)  # the same dropout mask
         logits, _ = model.logits(*model.embed(State(state.tokens, state.alpha, state.noise, rate)))
         logits.square().sum().backward()
         gradients.append([p.grad.clone() for p in model.parameters()])

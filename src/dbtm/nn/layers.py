@@ -137,10 +137,11 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x, dx
         mask = (torch.rand_like(x, dtype=torch.float32) >= self.p).to(x.dtype) / (1 - self.p)
+        y = x * mask
         if dx is None:
-            return x * mask, None
+            return y, None
         with torch.no_grad():
-            return x * mask, dx * mask
+            return y, dx * mask
 
 
 def rotary_angles(length: int, head_dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
