@@ -115,6 +115,8 @@ def test_bfloat16_states_with_float32_weights():
 def test_chunk_sizes():
     assert rows_per_chunk(50257, torch.bfloat16, True, 2**30) == 1664  # 13 x 128 rows of 3 x 4 x 50257 bytes
     assert rows_per_chunk(50257, torch.float64, False, 1) == 1
+    assert rows_per_chunk(50257, torch.bfloat16, True) == 1536  # whatever they take
+    assert rows_per_chunk(8192, torch.bfloat16, True) == 2688  # 2^28 bytes
 
 
 @pytest.mark.parametrize("tangent", [True, False])

@@ -6,7 +6,7 @@ from dbtm.config import SampleConfig
 from dbtm.errors import UsageError
 from dbtm.sampling import Sampler, integrate, iterate
 from dbtm.sampling.decode import count_committed, propose
-from dbtm.sampling.refine import noise
+from dbtm.sampling.refine import Passes, noise, refine
 from dbtm.simplex import State
 from tests.conftest import random_map
 
@@ -169,3 +169,30 @@ def test_compiled_rounds_agree_with_eager_ones():
     compiled = Sampler(model, batch=16).compile("aot_eager").sample(23, nfe=4, kappa=0.5)
     assert np.array_equal(eager.tokens, compiled.tokens)
     assert len(set(eager.nfe.tolist())) > 1
+
+
+def test_replayed_rounds_agree_with_plain_ones():
+    """The recording is a plain call here: what is checked is that inputs reach it and batches may have any size."""
+    model = random_map(dropout=0.0).double()
+    plain = Passes.plain(model)
+    options, given = (
+        SampleConfig(nfe=4, kappa=0.5, scorer="quality"),
+        Sampler(model).given(np.zeros((23, L), int), None),
+    )
+    want, got = (refine(model, given, options, passes=p) for p in (plain, plain.replayed(lambda run: run)))
+    assert np.array_equal(got.tokens, want.tokens)
+    assert np.array_equal(got.nfe, want.nfe)
+    assert len(set(want.nfe.tolist())) > 1
+
+
+def test_new_weights_are_seen():
+    """Prior and recordings belong to weights: frozen ones that are loaded or folded anew are not sampled as the old."""
+    model = random_map(dropout=0.0).requires_grad_(False).eval()
+    sampler = Sampler(model)
+    made = sampler.made()
+    assert sampler.made()[1] is made[1]
+    model.fix()
+    fixed = sampler.made()
+    assert fixed[1] is not made[1]
+    model.load_state_dict(random_map(dropout=0.0).state_dict())
+    assert sampler.made()[1] is not fixed[1]

@@ -8,9 +8,10 @@ import torch
 from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, RilConfig
 from dbtm.errors import UsageError
+from dbtm.graphs import WARM_UP
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
-from dbtm.train.graph import WARM_UP, GraphedBackward
+from dbtm.train.graph import GraphedBackward
 from tests.train.test_resume import tiny_run
 
 STEPS, START = 12, 5

@@ -11,9 +11,10 @@ from dbtm import rng
 from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
 from dbtm.config import DistillConfig, LossConfig, ModelConfig, RilConfig, RunConfig
 from dbtm.evals.cost import map_flops
+from dbtm.graphs import WARM_UP
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM, RIDING
-from dbtm.train.graph import WARM_UP, GraphedBackward
+from dbtm.train.graph import GraphedBackward
 
 BOUNDARY = 1 / 8  # share of the rows that pay for the boundary
 OURS = "transport + anchor + boundary"

@@ -30,7 +30,7 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> Tiles:
     if dtype == torch.float32:  # plain multiply-adds, no tensor cores: a thread holds whole rows of its operands
         return Tiles(16, 16, 4, 1) if head_dim <= 64 else Tiles(16, 16, 8, 1)
     if head_dim <= 64:
-        return Tiles(128, 64, 4, 3) if kernel == "value" else Tiles(128, 64, 8, 2)
+        return Tiles(64, 32, 4, 3) if kernel == "dual" else Tiles(64, 64, 4, 3)
     return {
         "value": Tiles(128, 64, 8, 2),
         "dual": Tiles(64, 32, 4, 2),
@@ -93,7 +93,11 @@ def forward(
 def backward(
     go: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, softcap: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the value towards q, k, v, from the gradient go of o: logits recomputed, no atomics."""
+    """Gradients of the value towards q, k, v, from the gradient go of o: logits recomputed, no atomics.
+
+    Without a softcap PyTorch's flash attention could do it from the same o and log-sum-exp; on an H200 it is not the
+    faster of the two (results/attention-tiles.json).
+    """
     go, q, k, v = dense_rows(go), dense_rows(q), dense_rows(k), dense_rows(v)
     gq, gk, gv, delta = like_heads(q), like_heads(k), like_heads(v), torch.empty_like(lse)
     by_q, by_kv = (tiles(kernel, q.shape[-1], q.dtype) for kernel in ("backward_q", "backward_kv"))

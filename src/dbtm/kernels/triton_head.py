@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+LOWEST = tl.constexpr(-1e38)  # below every logit; finite, so that a column that has seen none yields no nan
+
 
 @triton.jit
 def adaptive_weight(mismatch, C: tl.constexpr, R: tl.constexpr):
@@ -52,44 +54,49 @@ def row_kernel(
     """One row a program: V logits in COLUMNS columns of memory, with a gradient of 0 in those beyond.
 
     Pass 1: maximum, argmax, l = sum exp(f - m), mean of df under T. Pass 2: the squares. Pass 3: the gradient. Each
-    needs the sums of the one before; expanding the squares instead would cancel in float32.
+    needs the sums of the one before; expanding the squares instead would cancel in float32. Within a pass every column
+    of a block keeps sums of its own, which meet at the end: threads wait for each other once a pass.
     """
     row = tl.program_id(0)
     f_ptr += row.to(tl.int64) * COLUMNS
     df_ptr += row.to(tl.int64) * COLUMNS
     gradient_ptr += row.to(tl.int64) * COLUMNS
     columns = tl.arange(0, BLOCK)
-    m, l, best, mean = float("-inf"), 0.0, 0, 0.0
+    tops, best = tl.full([BLOCK], LOWEST, tl.float32), tl.full([BLOCK], V, tl.int32)
+    ls, means = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
     for start in range(0, V, BLOCK):
         at = start + columns
         f = load_logits(f_ptr, bias_ptr, at, V)
-        top = tl.max(f, 0)
-        first = tl.min(tl.where(f == top, at, V), 0)
-        best = tl.where(top > m, first, best)
-        m_new = tl.maximum(m, top)
-        p = tl.exp(f - m_new)
-        shrink = tl.exp(m - m_new)
-        l = l * shrink + tl.sum(p, 0)
+        best = tl.where(f > tops, at, best)
+        higher = tl.maximum(tops, f)
+        p, shrink = tl.exp(f - higher), tl.exp(tops - higher)
+        ls = ls * shrink + p
         if TANGENT:
-            df = tl.load(df_ptr + at, mask=at < V, other=0.0)
-            mean = mean * shrink + tl.sum(p * df, 0)
-        m = m_new
-    mean = mean / l
+            means = means * shrink + p * tl.load(df_ptr + at, mask=at < V, other=0.0)
+        tops = higher
+    m = tl.max(tops, 0)
+    shrink = tl.exp(tops - m)
+    l, mean = tl.sum(ls * shrink, 0), 0.0
+    best = tl.min(tl.where(tops == m, best, V), 0)
+    if TANGENT:
+        mean = tl.sum(means * shrink, 0) / l
 
-    squares, length, along = 0.0, 0.0, 0.0  # sum T^2, |dT|^2, sum T dT
+    squares = tl.zeros([BLOCK], tl.float32)
+    lengths, alongs = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
     for start in range(0, V, BLOCK):
         at = start + columns
         T = tl.exp(load_logits(f_ptr, bias_ptr, at, V) - m) / l
-        squares += tl.sum(T * T, 0)
+        squares += T * T
         if TANGENT:
             dT = T * (tl.load(df_ptr + at, mask=at < V, other=0.0) - mean)
-            length += tl.sum(dT * dT, 0)
-            along += tl.sum(T * dT, 0)
+            lengths += dT * dT
+            alongs += T * dT
+    length, along = tl.sum(lengths, 0), tl.sum(alongs, 0)
 
     token = tl.load(tokens_ptr + row)
     log_right = load_logits(f_ptr, bias_ptr, token, V) - m - tl.log(l)
     right = tl.exp(log_right)
-    endpoint_w = adaptive_weight(squares - 2 * right + 1, ENDPOINT_C, ENDPOINT_R)
+    endpoint_w = adaptive_weight(tl.sum(squares, 0) - 2 * right + 1, ENDPOINT_C, ENDPOINT_R)
     tl.store(endpoint_ptr + row, -log_right * endpoint_w)
     tl.store(right_ptr + row, right)
     tl.store(confidence_ptr + row, 1.0 / l)
@@ -133,7 +140,7 @@ def row_terms(
     argmax, gradient = torch.empty_like(tokens), None
     if gradient_dtype is not None:
         gradient = torch.empty_like(f, dtype=gradient_dtype)
-    block = min(4096, triton.next_power_of_2(columns))
+    block = min(2048, triton.next_power_of_2(columns))
     with torch.cuda.device_of(f):
         row_kernel[(n,)](
             *(f, f if df is None else df, bias, tokens, alpha, beta),
@@ -147,6 +154,6 @@ def row_terms(
             TANGENT=df is not None,
             GRADIENT=gradient is not None,
             BLOCK=block,
-            num_warps=max(1, min(8, block // 256)),
+            num_warps=max(1, block // 256),
         )
     return transport, endpoint, argmax, confidence, right, gradient

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from dbtm.kernels.triton_kernels import INLINE_PTX
 from dbtm.simplex.noise import Noise
 
 
@@ -21,9 +22,21 @@ def normals(key, word):
     """The pair of standard normals of a word of a key's stream."""
     z = mix(key + (word + 1).to(tl.uint64, bitcast=True) * 0x9E3779B97F4A7C15)
     u = ((z >> 32).to(tl.float32) + 0.5) * (2.0**-32)
-    angle = (z & 0xFFFFFFFF).to(tl.float32) * (6.283185307179586 * 2.0**-32)
+    turn = (z & 0xFFFFFFFF).to(tl.uint32).to(tl.int32, bitcast=True)  # signed: angles from -pi to pi
+    cos, sin = cos_sin(turn.to(tl.float32) * (6.283185307179586 * 2.0**-32))
     radius = tl.sqrt(-2.0 * tl.log(u))
-    return radius * tl.cos(angle), radius * tl.sin(angle)
+    return radius * cos, radius * sin
+
+
+@triton.jit
+def cos_sin(angle):
+    """Of angles from -pi to pi, where the hardware's own are good to 1e-6: two instructions in place of a hundred."""
+    if INLINE_PTX:
+        cos = tl.inline_asm_elementwise("cos.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
+        sin = tl.inline_asm_elementwise("sin.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
+    else:
+        cos, sin = tl.cos(angle), tl.sin(angle)
+    return cos, sin
 
 
 @triton.jit

@@ -26,7 +26,8 @@ from dbtm.kernels.noise import ALIGN
 from dbtm.kernels.product import product
 from dbtm.losses.adaptive import adaptive_weight
 
-BUDGET = 2**30  # bytes of one chunk's logits, tangents and gradients
+BUDGET = 2**28  # bytes of one chunk's logits, tangents and gradients
+LEAST = 1536  # rows of a chunk whatever they take: with fewer, adding its part to W's gradient would tell
 
 
 class HeadLosses(NamedTuple):
@@ -62,7 +63,7 @@ def chunked_head(
     beta: Tensor,
     adaptive: Adaptive = Adaptive(),
     rows: Tensor | None = None,
-    budget: int = BUDGET,
+    budget: int | None = None,
 ) -> HeadLosses:
     """Losses and reads of the head over h (N, D), dh (N, D) or None, W (V, D), b (V,), tokens (N,), alpha, beta (N,).
 
@@ -88,10 +89,10 @@ def predictions(trunk_BLD: Tensor, head: nn.Linear, wanted_BL: Tensor) -> tuple[
     return read.confidence.view_as(wanted_BL), read.argmax.view_as(wanted_BL)
 
 
-def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int) -> int:
+def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int | None = None) -> int:
     """As many rows as the budget holds of wide logits, their tangents and gradients: whole tiles of 128 if it can."""
-    wide = torch.promote_types(dtype, torch.float32).itemsize
-    rows = max(1, budget // (vocab * wide * (3 if tangent else 2)))
+    row = vocab * torch.promote_types(dtype, torch.float32).itemsize * (3 if tangent else 2)
+    rows = max(1, budget // row) if budget else max(LEAST, BUDGET // row)
     return rows if rows < 128 else rows // 128 * 128
 
 

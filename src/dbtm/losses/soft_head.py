@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dbtm.kernels.noise import ALIGN
 from dbtm.kernels.product import product
-from dbtm.losses.head import BUDGET, rows_per_chunk
+from dbtm.losses.head import rows_per_chunk
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def aligned(weight_VD: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def chunked_soft_head(
-    h: Tensor, head: nn.Linear, target: SoftTarget, beta: Tensor, budget: int = BUDGET
+    h: Tensor, head: nn.Linear, target: SoftTarget, beta: Tensor, budget: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """(sum_n beta_n CE_n under autograd, CE (N,) as a constant) over h (N, D); rows without a weight are skipped."""
     loss, cross_entropy = _SoftHead.apply(h, head.weight, head.bias, target, beta, budget)

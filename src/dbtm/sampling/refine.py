@@ -10,6 +10,7 @@
 A sample stops by itself when all its positions are committed; it then leaves the batch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from dbtm import rng
 from dbtm.config import SampleConfig
+from dbtm.graphs import Record, Replayed, record
 from dbtm.nn import TransportMap
 from dbtm.sampling.decode import count_committed, propose
 from dbtm.sampling.prior import Prior
@@ -27,6 +29,22 @@ from dbtm.simplex.commit import top
 # streams of random numbers; a sample's noise depends on (seed, sample index, round) only
 NOISE, CHOICE = 100, 101
 BUDGET = 2**30  # bytes of logits, and of what decoding makes of them, that may exist at once
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The two networks that a round goes through: embedded state to trunk state, and quality of proposed tokens."""
+
+    hidden: Callable[[Tensor], Tensor]
+    quality: Callable[[Tensor, Tensor], Tensor]
+
+    @classmethod
+    def plain(cls, model: TransportMap) -> "Passes":
+        return cls(lambda h: model.hidden(h)[0], model.quality_logits)
+
+    def replayed(self, record: Record = record) -> "Passes":
+        """The same as CUDA graphs."""
+        return Passes(Replayed(self.hidden, record), Replayed(self.quality, record))
 
 
 @dataclass(frozen=True)
@@ -56,12 +74,13 @@ def refine(
     seed: int = 0,
     trace: bool = False,
     prior: Prior | None = None,
+    passes: Passes | None = None,
 ) -> Trace:
     """Generate everything that is not given, in at most `options.nfe` network evaluations.
 
-    Samples of several batches share a `prior`; it must be of these weights.
+    Samples of several batches share a `prior` and `passes`; they must be of these weights.
     """
-    prior = Prior(model) if prior is None else prior
+    prior, passes = prior or Prior(model), passes or Passes.plain(model)
     full, active = given, torch.arange(len(given.tokens), device=given.tokens.device)
     tokens_BL, committed_BL = given.tokens.clone(), given.clean.clone()
     score_BL = committed_BL.float()
@@ -76,8 +95,9 @@ def refine(
         h = torch.where(committed[..., None], model.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
         if held is not None and p is not None:
             h = torch.where(held[..., None], model.embed_noise(p), h)
-        trunk, _ = model.hidden(model.condition(h, p))
-        proposed, score = _score(model, trunk, tokens, committed, options, rng.fold(seed, CHOICE, now.index, r))
+        trunk = passes.hidden(model.condition(h, p))
+        key_B = rng.fold(seed, CHOICE, now.index, r)
+        proposed, score = _score(model, passes, trunk, tokens, committed, options, key_B)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(now.clean, 1.0, score)
         if options.commit:
@@ -101,7 +121,9 @@ def refine(
     return Trace(tokens_BL.cpu().numpy(), nfe_B.cpu().numpy(), full.clean.cpu().numpy(), rounds)
 
 
-def _score(model, trunk, tokens, committed, options: SampleConfig, key_B: Tensor) -> tuple[Tensor, Tensor]:
+def _score(
+    model, passes: Passes, trunk, tokens, committed, options: SampleConfig, key_B: Tensor
+) -> tuple[Tensor, Tensor]:
     """Proposed tokens and their commit score; logits exist for as many samples at a time as the budget holds."""
     vocab = model.config.vocab
     parts = []
@@ -115,7 +137,7 @@ def _score(model, trunk, tokens, committed, options: SampleConfig, key_B: Tensor
     proposed, confidence = (torch.cat(x) for x in zip(*parts, strict=True))
     if options.scorer == "quality":
         settled = torch.where(committed, tokens, proposed)
-        return proposed, model.quality_logits(trunk, settled).sigmoid()
+        return proposed, passes.quality(trunk, settled).sigmoid()
     if options.scorer == "none":
         return proposed, torch.ones_like(confidence)
     return proposed, confidence

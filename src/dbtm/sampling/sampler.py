@@ -10,7 +10,7 @@ from dbtm.config import SampleConfig, from_dict
 from dbtm.errors import UsageError
 from dbtm.nn import TransportMap
 from dbtm.sampling.prior import Prior
-from dbtm.sampling.refine import Given, refine
+from dbtm.sampling.refine import Given, Passes, refine
 from dbtm.sampling.trace import Trace
 from dbtm.tasks.base import Task
 
@@ -24,24 +24,30 @@ class Sampler:
         self.model = model
         self.options = options or SampleConfig()
         self.task, self.batch = task, batch
-        self._prior: tuple[tuple, Prior] | None = None
+        self.replay = False
+        self._made: tuple[tuple, tuple, Prior, Passes] | None = None
 
     @property
     def device(self) -> torch.device:
         return self.model.embedding.device
 
     def compile(self, backend: str = "inductor") -> "Sampler":
-        """Compile the map's blocks, for any batch size: worth a minute where many samples follow."""
+        """Compile the map's blocks, for any batch size, and on a GPU replay its passes as CUDA graphs: worth a minute
+        where many samples follow, of weights that stay as they are.
+        """
         self.model.compile_layers(dynamic=True, backend=backend)
+        self.replay, self._made = self.device.type == "cuda", None
         return self
 
-    def prior(self) -> Prior:
-        """The prior of the present weights; made once as long as they stay the same, as frozen ones do."""
+    def made(self) -> tuple[Prior, Passes]:
+        """Prior and passes of the present weights; made once as long as they stay the same, as frozen ones do."""
         weight = self.model.embedding
-        version = (weight.data_ptr(), weight._version, self.model.dtype)
-        if self._prior is None or self._prior[0] != version or weight.requires_grad:
-            self._prior = (version, Prior(self.model))
-        return self._prior[1]
+        folded = tuple(getattr(module, "fixed", None) for module in self.model.modules())  # a recording reads them
+        version = (weight.data_ptr(), weight._version, self.model.dtype, *map(id, folded))
+        if self._made is None or self._made[0] != version or weight.requires_grad:
+            passes = Passes.plain(self.model)
+            self._made = (version, folded, Prior(self.model), passes.replayed() if self.replay else passes)
+        return self._made[2:]
 
     def with_options(self, **changes) -> SampleConfig:
         """The model's own options with some changed; kappa, where not given, is the one tuned for the budget."""
@@ -95,11 +101,11 @@ class Sampler:
         training = self.model.training
         self.model.eval()
         try:
-            traces, prior = [], self.prior()
+            traces, (prior, passes) = [], self.made()
             for first in range(0, len(tokens), self.batch):
                 rows = slice(first, first + self.batch)
                 given = self.given(tokens[rows], None if clean is None else clean[rows], first)
-                traces.append(refine(self.model, given, chosen, seed, trace, prior))
+                traces.append(refine(self.model, given, chosen, seed, trace, prior, passes))
                 if progress is not None:
                     progress(min(first + self.batch, len(tokens)))
         finally:

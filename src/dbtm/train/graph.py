@@ -1,4 +1,4 @@
-"""The step as one CUDA graph: a small model's step is thousands of kernels, each shorter than its launch.
+"""The step as one CUDA graph.
 
 The first steps of a phase run as usual, which compiles kernels and sets up the libraries. Then the passes of one
 micro-batch, forward and backward, are recorded once and replayed for every further one: its examples are copied into
@@ -8,28 +8,12 @@ the tensors that were recorded, and its gradients are added to those of the para
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
+from dbtm.graphs import WARM_UP, Record, record
 from dbtm.methods.base import Examples, Method, backward
 
 Terms = dict[str, Tensor]
-WARM_UP = 3  # calls of a phase before it is recorded
-
-
-def record(run: Callable[[], Terms]) -> Callable[[], Terms]:
-    """Record what `run` launches, without running it; the result launches it all at once and returns its outputs."""
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    # thread_local: the thread that prepares the next batch goes on with its copies meanwhile
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        outputs = run()
-
-    def replay() -> Terms:
-        graph.replay()
-        return outputs
-
-    return replay
 
 
 @dataclass
@@ -44,7 +28,7 @@ class _Recorded:
 class GraphedBackward:
     """`backward` of micro-batches of one shape, replayed. Terms are overwritten by the next call."""
 
-    def __init__(self, method: Method, scale: float, record: Callable = record):
+    def __init__(self, method: Method, scale: float, record: Record = record):
         self.method, self.scale, self.record = method, scale, record
         self.now: tuple[bool, ...] | None = None
         self.phase = _Recorded()
