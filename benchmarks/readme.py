@@ -36,7 +36,7 @@ def sudoku() -> str:
         f"others. dbtm: one checkpoint for all difficulties, {model['parameters'] / 1e6:.1f}M parameters (8 blocks "
         f"applied twice), {model['flops_per_evaluation'] / 1e9:.1f} GFLOPs an evaluation, trained for "
         f"{training['seconds'] / 60:.0f} minutes on one {training['hardware']} ({training['steps']:,} steps of "
-        f"{training['batch']:,}, in three segments: see results/sudoku-training.json). "
+        f"{training['batch']:,}, in {len(training['segments'])} segments: see results/sudoku-training.json). "
         f"Paper: {theirs['parameters'] / 1e6:.1f}M parameters, "
         f"{theirs['flops_per_evaluation'] / 1e9:.1f} GFLOPs (computed from its sizes), up to 200,000 steps of 256.",
     ]

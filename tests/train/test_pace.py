@@ -1,18 +1,20 @@
 """A run by the clock: how many steps fit, that it ends in time, and what it leaves behind."""
 
+import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from dbtm.config import DistillConfig
 from dbtm.errors import UsageError
-from dbtm.train import checkpoint, pace
+from dbtm.train import checkpoint, loop, pace
 from dbtm.train.loop import fit
 from tests.train.test_resume import tiny_run
 
 
 def test_the_steps_that_fit(monkeypatch):
-    """100 s from step 7 on; a slow start, then two steps a second, then one: every report plans anew."""
+    """100 s from step 7 on; a slow start, then two steps a second, then an evaluation: every report plans anew."""
     now = [1000.0]
     monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
     clock = pace.Pace(100 / 60, first_step=7)
@@ -23,15 +25,35 @@ def test_the_steps_that_fit(monkeypatch):
     now[0] += 5
     assert clock.steps(7 + 30) == 37 + int(pace.RESERVE * 65 * 2)
     now[0] += 20
-    assert clock.steps(7 + 50) == 57 + int(pace.RESERVE * 45 * 1)
+    assert clock.steps(7 + 50) == 57 + int(pace.RESERVE * 45 * 30 / 25)  # speed since the first report
     assert not clock.over()
     now[0] += 46
     assert clock.over()
     assert clock.steps(7 + 96) == 103
 
 
-def test_a_run_by_the_clock_ends_and_says_how_long_it_was(tmp_path, monkeypatch, capsys):
+def test_a_new_phase_is_noticed(monkeypatch):
+    """Speed is that of the last reports: of ten steps a second there is nothing left after as many at one."""
+    now = [0.0]
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    clock = pace.Pace(10, first_step=0)
+    for i in range(1, 31):
+        now[0] += 1 if i <= 20 else 10
+        planned = clock.steps(10 * i)
+    assert planned == 300 + int(pace.RESERVE * (600 - 120) * 1)
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that goes on by a twentieth of a second whenever it is read, however busy the machine is."""
+    ticks = itertools.count()
+    for module in (pace, loop):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 20))
     monkeypatch.setattr(pace, "SETTLING", 2)
+
+
+@pytest.mark.usefixtures("ticking")
+def test_a_run_by_the_clock_ends_and_says_how_long_it_was(tmp_path, capsys):
     config = tiny_run(distill=DistillConfig())
     folder = fit(config, tmp_path, minutes=0.03)
     steps = checkpoint.read_json(folder, "config")["train"]["steps"]
@@ -41,16 +63,17 @@ def test_a_run_by_the_clock_ends_and_says_how_long_it_was(tmp_path, monkeypatch,
         assert f"--set train.steps={steps}" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("ticking")
 def test_the_limit_holds_before_the_length_is_known(tmp_path, capsys):
     config = tiny_run(distill=DistillConfig())
     config = replace(config, train=replace(config.train, log_every=10**6))
-    folder = fit(config, tmp_path, minutes=0.01)
+    folder = fit(config, tmp_path, minutes=0.005)
     assert checkpoint.read_json(folder, "state")["step"] > 0
     assert "the time is up" in capsys.readouterr().err
 
 
-def test_a_long_warm_up_is_cut_and_a_late_start_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(pace, "SETTLING", 2)
+@pytest.mark.usefixtures("ticking")
+def test_a_long_warm_up_is_cut_and_a_late_start_is_refused(tmp_path):
     config = tiny_run(distill=DistillConfig())
     config = replace(config, optim=replace(config.optim, warmup=10**6), train=replace(config.train, steps=10**7))
     folder = fit(config, tmp_path / "warm", minutes=0.02)

@@ -25,7 +25,7 @@ BUILT_IN = {
 """The puzzle that is solved where none is given, by the cells of the checkpoint's grids.
 
 The 9 x 9 one has 22 clues, cannot be solved by looking for cells or digits with one choice left, and takes the packaged
-model three rounds.
+model more than one round.
 """
 
 STDIN_WAIT = 0.5  # seconds
