@@ -41,7 +41,7 @@ class Study:
 STUDIES = {
     "sudoku": Study(
         "sudoku",
-        ("train.batch=256", "train.evaluate_every=200", "train.checkpoint_every=1000", "task.pool=50000"),
+        ("train.batch=256", "train.evaluate_every=200", "train.checkpoint_every=1000", "task.pool=25000"),
         (
             Arm("all of it", "the recipe"),
             Arm("no transport", "the paper's transport term", ("loss.transport=0",)),

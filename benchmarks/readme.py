@@ -66,7 +66,45 @@ def toys() -> str:
     return "\n".join(lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {"sudoku": sudoku, "toys": toys}
+def speed() -> str:
+    """What a training step and a draw of the prior cost, as ratios within one run each."""
+    steps = {name: read(f"bench-step-{name}") for name in ("sudoku-paper", "lm1b", "owt")}
+    rows = {name: {row["step"]: row for row in step["rows"]} for name, step in steps.items()}
+    ours, ril = "transport + anchor + boundary", "with ril, k = 4"
+    lines = ["| on one NVIDIA H200, bfloat16 | measured |", "|---|---|"]
+    for name, step in steps.items():
+        row = rows[name][ours]
+        lines.append(
+            f"| step with transport, anchor and boundary, against plain cross-entropy: `{name}`, batch {step['batch']} | "
+            f"{row['ratio_vs_ce']:.2f} x the time, {row['share_of_peak']:.0%} of the matrix peak, "
+            f"{row['peak_gib']:.0f} GiB |"
+        )
+    lines.append(
+        f"| with four rounds of refinement in the loop on top: `sudoku-paper` | "
+        f"{rows['sudoku-paper'][ril]['ratio_vs_ce']:.2f} x |"
+    )
+    for row in read("bench-attention")["steps"]:
+        B, L, V = row["size"]
+        lines.append(
+            f"| step of a four-block map, B = {B}, L = {L}, V = {V}, against `torch.func.jvp` with its graph (the paper's "
+            f"kernel on an A100: {row['paper_speed']} x, {row['paper_memory']} x) | {row['speed']:.1f} x as fast, "
+            f"{row['memory']:.1f} x less memory |"
+        )
+    for row in read("bench-head")["rows"]:
+        if row["vocab"] > 1000:
+            lines.append(
+                f"| head and losses in chunks against dense logits, V = {row['vocab']:,} | {row['speed']:.1f} x as fast, "
+                f"{row['memory']:.0f} x less memory |"
+            )
+    prior = read("bench-sampler")["prior"]
+    lines.append(
+        f"| drawing the prior, V = {prior['vocab']:,}, D = {prior['width']}, against the dense draw | "
+        f"{prior['speed']:.0f} x as fast |"
+    )
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {"sudoku": sudoku, "speed": speed, "toys": toys}
 
 
 def rendered(text: str) -> str:

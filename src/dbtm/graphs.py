@@ -19,6 +19,7 @@ def record(run: Callable[[], Outputs]) -> Callable[[], Outputs]:
     """Record what `run` launches, without running it; the result launches it all and returns the same outputs anew."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # a recording has memory of its own: what plain calls have left behind would double it
     # thread_local: a thread that prepares the next batch goes on with its copies meanwhile
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         outputs = run()

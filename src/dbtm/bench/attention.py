@@ -84,8 +84,10 @@ def _calls(
 
 def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]]:
     """The transport step of a four-block DiT (width 512, 8 heads, no softcap, as the paper's kernel): ours against
-    the same loss through torch.func.jvp, which keeps a graph of the tangent too. Each as PyTorch launches it, and as a
-    CUDA graph, as our trainer runs it; the comparison that counts is of the graphs, which leaves launches out.
+    the same loss through torch.func.jvp, which keeps a graph of the tangent too.
+
+    Both plain, as PyTorch launches them, and on a GPU both compiled and replayed as CUDA graphs, as our trainer runs
+    its own; the last are compared.
     """
     gpu = device.type == "cuda"
     for B, L, V, speed, memory in STEPS if gpu else SMALL_STEPS:
@@ -93,25 +95,27 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
         config = ModelConfig(
             vocab=V, length=L, width=width, depth=4, heads=heads, dropout=0.0, softcap=0.0, quality=False
         )
-        torch.manual_seed(0)
-        model = TransportMap(config).to(device)
-        if gpu:
-            model.compute_dtype = torch.bfloat16
         tokens, noise = torch.randint(0, V, (B, L), device=device), torch.randn(B, L, V, device=device)
         clean, t = torch.zeros_like(tokens, dtype=torch.bool), torch.rand(B, 1, device=device).expand(B, L)
         state = interpolate(tokens, noise, clean, t)
-        calls = {"ours": _ours(model, state), "jvp": _by_jvp(model, state)}
-        for call in calls.values():
-            call()  # gradients exist from here on, and are not counted
-        held = {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()}
-        launched = milliseconds(calls, device, repeats)
-        taken = milliseconds({name: replayed(call, device) for name, call in calls.items()}, device, repeats)
+        ways: dict[str, dict[str, dict[str, float]]] = {"ms": {}, "peak_gib": {}}
+        for way in ("plain", "compiled") if gpu else ("plain",):
+            calls: dict[str, Callable[[], object]] = {}
+            for name, build in (("ours", _ours), ("jvp", _by_jvp)):
+                torch.manual_seed(0)
+                model = TransportMap(config).to(device)
+                if gpu:
+                    model.compute_dtype = torch.bfloat16
+                calls[name] = build(model, state, way == "compiled")
+                calls[name]()  # gradients exist from here on, and are not counted
+            ways["peak_gib"][way] = {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()}
+            if way == "compiled":
+                calls = {name: replayed(call, device) for name, call in calls.items()}
+            ways["ms"][way] = milliseconds(calls, device, repeats)
+        taken, held = ways["ms"][way], ways["peak_gib"][way]
         yield {
             "size": [B, L, V],
-            "ms": taken,
-            "launched_ms": launched,
-            "launched_speed": launched["jvp"] / launched["ours"],
-            "peak_gib": held,
+            **ways,
             "speed": taken["jvp"] / taken["ours"],
             "memory": held["jvp"] / held["ours"],
             "paper_speed": speed,
@@ -119,10 +123,12 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
         }
 
 
-def _ours(model: TransportMap, state) -> Callable[[], None]:
+def _ours(model: TransportMap, state, compiled: bool) -> Callable[[], None]:
     """State in parts, tangents by hand, the head in chunks."""
     weight = torch.full((state.tokens.numel(),), 1 / state.tokens.numel(), device=state.tokens.device)
     rows = torch.arange(len(weight), device=weight.device)
+    if compiled:
+        model.compile_layers(dynamic=False)
 
     def step() -> None:
         trunk, dtrunk = model.hidden(*model.embed(state))
@@ -134,13 +140,19 @@ def _ours(model: TransportMap, state) -> Callable[[], None]:
     return step
 
 
-def _by_jvp(model: TransportMap, state) -> Callable[[], None]:
+def _by_jvp(model: TransportMap, state, compiled: bool) -> Callable[[], None]:
     """Dense state and velocity through torch.func.jvp, which needs plain attention."""
     x, dx = state.dense(), state.velocity()
 
+    def loss() -> Tensor:
+        logits, dlogits = jvp(lambda x: model.logits(model.embed_dense(x)[0])[0], (x,), (dx,))  # type: ignore[misc]
+        return losses.transport(logits, dlogits).mean()
+
+    if compiled:
+        loss = torch.compile(loss, dynamic=False)
+
     def step() -> None:
         with force("reference"):
-            logits, dlogits = jvp(lambda x: model.logits(model.embed_dense(x)[0])[0], (x,), (dx,))  # type: ignore[misc]
-        losses.transport(logits, dlogits).mean().backward()
+            loss().backward()
 
     return step
