@@ -9,6 +9,7 @@ from torch.func import jvp
 from dbtm.kernels import delta_reference
 from dbtm.kernels.delta import gated_delta
 from dbtm.kernels.delta_ops import state_pass, unit_lower_inverse
+from dbtm.kernels.dispatch import force
 from tests.kernels.conftest import DEVICE
 
 
@@ -209,7 +210,7 @@ def test_the_compiler_sees_one_graph():
 # -- its two operators -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("C", [4, 8, 64])
+@pytest.mark.parametrize("C", [4, 8, 32, 64])
 @pytest.mark.parametrize("alike", [False, True])
 def test_inverse_against_substitution(C, alike):
     torch.manual_seed(C)
@@ -217,7 +218,9 @@ def test_inverse_against_substitution(C, alike):
     N = N.to(DEVICE) if alike else 0.3 * N.to(DEVICE)
     identity = torch.eye(C, dtype=torch.float64, device=DEVICE)
     want = torch.linalg.solve_triangular(identity + N.double(), identity.expand(3, C, C), upper=False)
-    assert relative(unit_lower_inverse(N), want) <= 1e-5
+    for backend in (None, "reference"):
+        with force(backend):
+            assert relative(unit_lower_inverse(N), want) <= 1e-5
     assert relative(unit_lower_inverse(N.double()), want) <= 1e-12
 
 
@@ -229,6 +232,9 @@ def test_state_pass_against_its_definition(n):
     for c in range(n):
         want.append(S)
         S = P[:, :, c] @ S + Z[:, :, c]
-    torch.testing.assert_close(
-        state_pass(P.to(DEVICE), Z.to(DEVICE)).cpu(), torch.stack(want, 2), rtol=1e-12, atol=1e-12
-    )
+    want = torch.stack(want, 2)
+    torch.testing.assert_close(state_pass(P.to(DEVICE), Z.to(DEVICE)).cpu(), want, rtol=1e-12, atol=1e-12)
+    for backend in (None, "reference"):  # float32: Triton's kernel where there is one, and without
+        with force(backend):
+            got = state_pass(P.float().to(DEVICE), Z.float().to(DEVICE)).cpu()
+        torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=1e-5 * want.abs().max().item())

@@ -5,7 +5,7 @@ import torch
 
 from dbtm.errors import UsageError
 from dbtm.kernels import dispatch
-from dbtm.kernels.dispatch import choose, force
+from dbtm.kernels.dispatch import choose, choose_delta, force
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,24 @@ def test_force(monkeypatch):
         assert choose(0.0)[0] == "reference"
     with pytest.raises(UsageError, match="did you mean 'triton'"), force("tritn"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("cuda", "dtype", "head_dim", "triton", "want", "because"),
+    [
+        (True, torch.float32, 64, True, "triton", "kernels"),
+        (True, torch.float64, 64, True, "reference", "float64"),
+        (True, torch.float32, 64, False, "reference", "not installed"),
+        (True, torch.float32, 256, True, "reference", "256"),
+        (False, torch.float32, 64, True, "reference", "no GPU"),
+    ],
+)
+def test_delta_rule(monkeypatch, cuda, dtype, head_dim, triton, want, because):
+    monkeypatch.setattr(dispatch, "HAS_TRITON", triton)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with force(None):
+        backend, reason = choose_delta(cuda, dtype, head_dim)
+    assert backend == want
+    assert because in reason
+    with force("reference"):
+        assert choose_delta(cuda, dtype, head_dim)[0] == "reference"

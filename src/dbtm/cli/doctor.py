@@ -10,7 +10,7 @@ def doctor() -> None:
     import torch
 
     from dbtm import __version__
-    from dbtm.kernels.dispatch import choose
+    from dbtm.kernels.dispatch import choose, choose_delta
     from dbtm.loading import fast_bf16
 
     cuda = torch.cuda.is_available()
@@ -35,6 +35,7 @@ def doctor() -> None:
     for label, softcap in (("attention", 0.0), ("attention, softcap", 50.0)):
         backend, reason = choose(softcap)
         rows.append((label, f"{backend}: {reason}"))
+    rows.append(("delta rule", "{}: {}".format(*choose_delta())))
     rows.append(("tangents", "by hand in every layer, under no_grad, beside the value"))
     rows.append(("sandbox", _sandbox()))
     width = max(len(name) for name, _ in rows)

@@ -1,10 +1,13 @@
 """The two steps of the chunked delta rule that a compiler should not look into: `torch.ops.dbtm.*`.
 
-Both are short chains of batched matrix products, made in place; traced, they would be unrolled into long graphs.
+Both are short chains of batched matrix products, made in place; traced, they would be unrolled into long graphs. On a
+GPU each is one Triton kernel.
 """
 
 import torch
 from torch import Tensor
+
+from dbtm.kernels.dispatch import choose_delta
 
 GROUP = 16  # chunks that one pass of `state_pass` takes in turn; beyond two groups it works on all groups at once
 
@@ -19,6 +22,10 @@ def unit_lower_inverse(N: Tensor) -> Tensor:
     (I - N)(I + N^2)(I + N^4)... is exact on paper only: where keys resemble one another, the powers of N grow like
     binomial coefficients and cancel, and at C = 64 no digit of a float32 is left. Here it serves blocks of 4 alone.
     """
+    if choose_delta(N.is_cuda, N.dtype)[0] == "triton":
+        from dbtm.kernels import triton_delta
+
+        return triton_delta.unit_lower_inverse(N)
     C, precision = N.shape[-1], torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")  # an inverse in TF32 would lose what the wide dtype is for
     try:
@@ -52,6 +59,10 @@ def state_pass(P: Tensor, Z: Tensor) -> Tensor:
     to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk takes its share.
     """
     n, d = P.shape[-3:-1]
+    if choose_delta(P.is_cuda, P.dtype, d)[0] == "triton":
+        from dbtm.kernels import triton_delta
+
+        return triton_delta.state_pass(P, Z)
     P_, Z_ = P.reshape(-1, n, d, d), Z.reshape(-1, n, d, Z.shape[-1])
     if n <= 2 * GROUP:
         return _in_turn(P_, Z_, torch.zeros_like(Z_[:, 0])).reshape(Z.shape)

@@ -1,6 +1,6 @@
-"""Chooses how attention is computed, and says why (`dbtm doctor` prints it).
+"""Chooses how attention and the delta rule are computed, and says why (`dbtm doctor` prints it).
 
-Backends of one call:
+Backends of one call of attention:
 
     reference   plain PyTorch, any device and dtype; holds the (B, H, L, L) logits
     sdpa        value and backward by PyTorch's fused attention, which has no softcap; the tangent by the reference
@@ -82,6 +82,15 @@ def choose(
     if softcap:
         return "reference", f"tanh softcap on the logits, which the fused attention lacks: plain PyTorch ({why_not})"
     return "sdpa", "no softcap: PyTorch's fused scaled_dot_product_attention, value and backward"
+
+
+def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, head_dim: int = 64) -> tuple[str, str]:
+    """(backend, reason) for the two inner operators of the delta rule, which are float32 or wider in any case."""
+    cuda = torch.cuda.is_available() if cuda is None else cuda
+    why_not = no_triton(cuda, dtype, head_dim)
+    if _forced != "reference" and not why_not:
+        return "triton", "inverses and the pass over chunks: our Triton kernels, between PyTorch's batched products"
+    return "reference", f"batched products of PyTorch ({why_not or 'forced (DBTM_ATTENTION)'})"
 
 
 def attention(
