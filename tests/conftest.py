@@ -1,14 +1,20 @@
 """Shared by all tests: one thread a worker, so that two workers fill two cores and runs repeat bit for bit."""
 
+import os
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
 
 from dbtm.config import ModelConfig
+from dbtm.kernels.dispatch import HAS_TRITON
 from dbtm.nn import TransportMap
 
 torch.set_num_threads(1)
+if HAS_TRITON and not torch.cuda.is_available():
+    with patch.dict(os.environ, TRITON_INTERPRET="1"):  # its functions are bound to the interpreter by their import
+        import triton.language  # noqa: F401
 
 
 @pytest.fixture

@@ -11,17 +11,20 @@ import torch
 from torch import Tensor
 
 Outputs = TypeVar("Outputs")
-Record = Callable[[Callable[[], Any]], Callable[[], Any]]
+Record = Callable[..., Callable[[], Any]]
 WARM_UP = 3  # plain calls before a recording: they compile kernels and set up the libraries
 
 
-def record(run: Callable[[], Outputs]) -> Callable[[], Outputs]:
-    """Record what `run` launches, without running it; the result launches it all and returns the same outputs anew."""
+def record(run: Callable[[], Outputs], pool: Any = None) -> Callable[[], Outputs]:
+    """Record what `run` launches, without running it; the result launches it all and returns the same outputs anew.
+
+    Recordings of one `pool` (`torch.cuda.graph_pool_handle`) share memory: a replay may overwrite another's outputs.
+    """
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()  # a recording has memory of its own: what plain calls have left behind would double it
     # thread_local: a thread that prepares the next batch goes on with its copies meanwhile
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
         outputs = run()
 
     def replay() -> Outputs:
@@ -34,11 +37,12 @@ def record(run: Callable[[], Outputs]) -> Callable[[], Outputs]:
 class Replayed:
     """A function of tensors whose rows (first axis) do not see each other, recorded for every size it meets.
 
-    Sizes are rounded up to powers of two, so that few recordings serve; the rows in excess are copies of the first.
+    Sizes are rounded up to powers of two, so that few recordings serve; what stands in the rows in excess is not read.
     """
 
     def __init__(self, function: Callable[..., Tensor], record: Record = record):
         self.function, self.record = function, record
+        self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
         self.recorded: dict[tuple, tuple[tuple[Tensor, ...], Callable[[], Tensor]]] = {}
 
     def __call__(self, *tensors: Tensor) -> Tensor:
@@ -49,7 +53,7 @@ class Replayed:
             inputs = tuple(x[:1].expand(size, *x.shape[1:]).clone() for x in tensors)
             for _ in range(WARM_UP):
                 self.function(*inputs)
-            self.recorded[key] = (inputs, self.record(lambda: self.function(*inputs)))
+            self.recorded[key] = (inputs, self.record(lambda: self.function(*inputs), self.pool))
         inputs, replay = self.recorded[key]
         for kept, x in zip(inputs, tensors, strict=True):
             kept[:n] = x

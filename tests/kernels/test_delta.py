@@ -224,11 +224,11 @@ def test_inverse_against_substitution(C, alike):
     assert relative(unit_lower_inverse(N.double()), want) <= 1e-12
 
 
-@pytest.mark.parametrize("n", [1, 2, 32, 33, 48, 49])
-def test_state_pass_against_its_definition(n):
+@pytest.mark.parametrize(("n", "d", "m"), [*((n, 4, 5) for n in (1, 2, 32, 33, 48, 49)), (3, 20, 70)])
+def test_state_pass_against_its_definition(n, d, m):
     torch.manual_seed(n)
-    P, Z = torch.randn(2, 3, n, 4, 4).double() * 0.4, torch.randn(2, 3, n, 4, 5).double()
-    S, want = torch.zeros(2, 3, 4, 5).double(), []
+    P, Z = torch.randn(2, 3, n, d, d).double() * 0.8 * d**-0.5, torch.randn(2, 3, n, d, m).double()
+    S, want = torch.zeros(2, 3, d, m).double(), []
     for c in range(n):
         want.append(S)
         S = P[:, :, c] @ S + Z[:, :, c]

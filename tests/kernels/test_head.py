@@ -38,3 +38,14 @@ def test_rows(V, tangent, adaptive, scale):
         torch.testing.assert_close(g, w)
     torch.testing.assert_close(padded[5], torch.nn.functional.pad(got[5], (0, 5)))
     assert triton_head.row_terms(f, df, bias, tokens, alpha, beta, adaptive, None)[-1] is None
+
+
+def test_a_row_of_nan_has_an_argmax():
+    """A run that has diverged must come to its report, which says so, and not die of an index beyond the vocabulary."""
+    from dbtm.kernels import triton_head
+
+    f, one = torch.full((2, 12), torch.nan, device=DEVICE), torch.ones(2, device=DEVICE)
+    tokens = torch.zeros(2, dtype=torch.int64, device=DEVICE)
+    read = triton_head.row_terms(f, None, torch.zeros(12, device=DEVICE), tokens, one, one, Adaptive(), torch.float32)
+    assert ((read[2] >= 0) & (read[2] < 12)).all()
+    assert read[1].isnan().all()

@@ -179,7 +179,7 @@ def test_replayed_rounds_agree_with_plain_ones():
         SampleConfig(nfe=4, kappa=0.5, scorer="quality"),
         Sampler(model).given(np.zeros((23, L), int), None),
     )
-    want, got = (refine(model, given, options, passes=p) for p in (plain, plain.replayed(lambda run: run)))
+    want, got = (refine(model, given, options, passes=p) for p in (plain, plain.replayed(lambda run, _: run)))
     assert np.array_equal(got.tokens, want.tokens)
     assert np.array_equal(got.nfe, want.nfe)
     assert len(set(want.nfe.tolist())) > 1
@@ -189,10 +189,10 @@ def test_new_weights_are_seen():
     """Prior and recordings belong to weights: frozen ones that are loaded or folded anew are not sampled as the old."""
     model = random_map(dropout=0.0).requires_grad_(False).eval()
     sampler = Sampler(model)
-    made = sampler.made()
-    assert sampler.made()[1] is made[1]
+    made = sampler.prior_and_passes()
+    assert sampler.prior_and_passes()[1] is made[1]
     model.fix()
-    fixed = sampler.made()
+    fixed = sampler.prior_and_passes()
     assert fixed[1] is not made[1]
     model.load_state_dict(random_map(dropout=0.0).state_dict())
-    assert sampler.made()[1] is not fixed[1]
+    assert sampler.prior_and_passes()[1] is not fixed[1]

@@ -53,14 +53,12 @@ def ticking(monkeypatch):
 
 
 @pytest.mark.usefixtures("ticking")
-def test_a_run_by_the_clock_ends_and_says_how_long_it_was(tmp_path, capsys):
+def test_a_run_by_the_clock_ends_and_says_how_long_it_was(tmp_path):
     config = tiny_run(distill=DistillConfig())
     folder = fit(config, tmp_path, minutes=0.03)
     steps = checkpoint.read_json(folder, "config")["train"]["steps"]
     reached = checkpoint.read_json(folder, "state")["step"]
-    assert 4 <= reached <= steps < pace.OPEN
-    if reached < steps:  # the machine slowed down: the hard limit held
-        assert f"--set train.steps={steps}" in capsys.readouterr().err
+    assert 4 <= reached == steps < pace.OPEN
 
 
 @pytest.mark.usefixtures("ticking")

@@ -51,11 +51,10 @@ def measure_shapes(device: torch.device, repeats: int) -> Iterator[dict[str, Any
         for backend in backends(softcap, device, dtype, d):
             if backend == "reference" and B * H * L * L > 2**29:
                 continue  # its logits and their tangents would fill the memory
-            made = _calls(backend, leaves, tangents, go, softcap)
-            calls |= {label: replayed(call, device) for label, call in made.items()}
+            calls |= _calls(backend, leaves, tangents, go, softcap)
         product = 2e3 * B * H * L * L * d / peak
         floor = {"value": 2 * product, "dual": 6 * product, "dual step": 13 * product}
-        taken = milliseconds(calls, device, repeats)
+        taken = milliseconds(replayed(calls, device), device, repeats)
         yield {
             "shape": name,
             "size": [B, H, L, d],
@@ -99,7 +98,8 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
         clean, t = torch.zeros_like(tokens, dtype=torch.bool), torch.rand(B, 1, device=device).expand(B, L)
         state = interpolate(tokens, noise, clean, t)
         ways: dict[str, dict[str, dict[str, float]]] = {"ms": {}, "peak_gib": {}}
-        for way in ("plain", "compiled") if gpu else ("plain",):
+        tried = ("plain", "compiled") if gpu else ("plain",)
+        for way in tried:
             calls: dict[str, Callable[[], object]] = {}
             for name, build in (("ours", _ours), ("jvp", _by_jvp)):
                 torch.manual_seed(0)
@@ -110,9 +110,9 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
                 calls[name]()  # gradients exist from here on, and are not counted
             ways["peak_gib"][way] = {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()}
             if way == "compiled":
-                calls = {name: replayed(call, device) for name, call in calls.items()}
+                calls = replayed(calls, device)
             ways["ms"][way] = milliseconds(calls, device, repeats)
-        taken, held = ways["ms"][way], ways["peak_gib"][way]
+        taken, held = ways["ms"][tried[-1]], ways["peak_gib"][tried[-1]]
         yield {
             "size": [B, L, V],
             **ways,

@@ -24,13 +24,16 @@ def elapsed(call: Call, device: torch.device) -> float:
     return 1e3 * (time.perf_counter() - start)
 
 
-def replayed(call: Call, device: torch.device) -> Call:
-    """The call as a CUDA graph, which leaves its launches out of account; on a CPU the call itself."""
+def replayed(calls: Mapping[str, Call], device: torch.device) -> dict[str, Call]:
+    """The calls as CUDA graphs, which leaves their launches out of account; on a CPU the calls themselves."""
     if device.type != "cuda":
-        return call
-    for _ in range(WARM_UP):
-        call()
-    return record(call)
+        return dict(calls)
+    graphs, pool = {}, torch.cuda.graph_pool_handle()
+    for name, call in calls.items():
+        for _ in range(WARM_UP):
+            call()
+        graphs[name] = record(call, pool)
+    return graphs
 
 
 def milliseconds(

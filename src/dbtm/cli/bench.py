@@ -86,7 +86,7 @@ def attention(repeats: Repeats = 10, device: Device = "auto", json_file: Json = 
         steps.append(row)
     _print(
         "transport step of a four-block map, against torch.func.jvp with its graph",
-        ("B, L, V", "both", "ours ms", "jvp ms", "faster", "less memory", "the paper's kernel (A100)"),
+        ("B, L, V", "way", "ours ms", "jvp ms", "faster", "less memory", "the paper's kernel (A100)"),
         (
             (str(r["size"]), way, ms["ours"], ms["jvp"], f"{ms['jvp'] / ms['ours']:.2f}x",
              f"{r['peak_gib'][way]['jvp'] / r['peak_gib'][way]['ours']:.2f}x",

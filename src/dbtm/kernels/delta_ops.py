@@ -14,7 +14,8 @@ GROUP = 16  # chunks that one pass of `state_pass` takes in turn; beyond two gro
 
 @torch.library.custom_op("dbtm::unit_lower_inverse", mutates_args=())
 def unit_lower_inverse(N: Tensor) -> Tensor:
-    """(I + N)^-1 for N (..., C, C) below the diagonal, C = 4, 8, 16 ...: blocks of 4, then doubled until they meet.
+    """(I + N)^-1 for N (..., C, C) below the diagonal, C = 4, 8, 16 ...: in Triton by substitution, elsewhere from
+    blocks of 4, doubled until they meet.
 
         [[A, 0], [L, B]]^-1 = [[A^-1, 0], [-B^-1 L A^-1, B^-1]]
 
@@ -55,8 +56,9 @@ def diagonal_blocks(N: Tensor, size: int) -> Tensor:
 def state_pass(P: Tensor, Z: Tensor) -> Tensor:
     """S_0 = 0, S_{c+1} = P_c S_c + Z_c for P (..., n, d, d) and Z (..., n, d, m): the state that enters each chunk.
 
-    Many chunks go in groups: all groups run from the identity and from nothing at once, which gives what a group does
-    to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk takes its share.
+    Without Triton, many chunks go in groups: all groups run from the identity and from nothing at once, which gives what
+    a group does to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk takes
+    its share.
     """
     n, d = P.shape[-3:-1]
     if choose_delta(P.is_cuda, P.dtype, d)[0] == "triton":

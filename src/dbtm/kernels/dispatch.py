@@ -8,7 +8,8 @@ Backends of one call of attention:
 
 On a GPU, values alone without a softcap go to sdpa, which is the faster there; everything else goes to the kernels.
 
-DBTM_ATTENTION=reference|sdpa|triton in the environment, or `force`, overrides the choice wherever it can be obeyed.
+DBTM_ATTENTION=reference|sdpa|triton in the environment, or `force`, overrides the choice wherever it can be obeyed;
+"reference" also keeps the delta rule from Triton.
 """
 
 import os

@@ -23,9 +23,10 @@ class Tiles:
 def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> Tiles:
     """Tile sizes by kernel ("value", "dual", "backward_q", "backward_kv").
 
-    A fixed table rather than autotuning: the same sums in the same order in every run. Sizes follow from registers:
-    a program keeps its accumulators (own x head_dim, one or two of them) and the logits with their tangents
-    (own x other, two or three) in float32, 255 registers a thread at most.
+    A fixed table rather than autotuning: the same sums in the same order in every run. For heads up to 64 at half
+    precision it is what was best overall at five sizes (results/attention-tiles.json). The rest follows from registers:
+    a program keeps its accumulators (own x head_dim, one or two of them) and the logits with their tangents (own x
+    other, two or three) in float32, 255 registers a thread at most.
     """
     if dtype == torch.float32:  # plain multiply-adds, no tensor cores: a thread holds whole rows of its operands
         return Tiles(16, 16, 4, 1) if head_dim <= 64 else Tiles(16, 16, 8, 1)
@@ -95,8 +96,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the value towards q, k, v, from the gradient go of o: logits recomputed, no atomics.
 
-    Without a softcap PyTorch's flash attention could do it from the same o and log-sum-exp; on an H200 it is not the
-    faster of the two (results/attention-tiles.json).
+    Without a softcap PyTorch's flash attention could do it from the same o and log-sum-exp; on an H200 it is no faster
+    at three of the sizes measured, and as fast at the fourth (results/attention-tiles.json).
     """
     go, q, k, v = dense_rows(go), dense_rows(q), dense_rows(k), dense_rows(v)
     gq, gk, gv, delta = like_heads(q), like_heads(k), like_heads(v), torch.empty_like(lse)

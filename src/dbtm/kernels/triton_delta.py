@@ -40,7 +40,7 @@ def pass_kernel(
     BLOCK_M: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """S_{c+1} = P_c S_c + Z_c for one head and BLOCK_M columns of its state, which never leaves the registers."""
+    """S_{c+1} = P_c S_c + Z_c for one head and BLOCK_M columns of its state, one chunk after the other."""
     head = tl.program_id(0).to(tl.int64) * CHUNKS
     d, m = tl.arange(0, BLOCK_D), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     p_at, p_in = d[:, None] * D + d[None, :], (d[:, None] < D) & (d[None, :] < D)
@@ -67,6 +67,7 @@ def state_pass(P: Tensor, Z: Tensor) -> Tensor:
     P, Z = P.contiguous(), Z.contiguous()
     (n, d), m, S = P.shape[-3:-1], Z.shape[-1], torch.empty_like(Z)
     precise = torch.get_float32_matmul_precision() == "highest"
+    precision = "ieee" if torch.version.hip else "tf32x3" if precise else "tf32"  # three TF32 products make a float32's
     with torch.cuda.device_of(Z):
         pass_kernel[(Z.numel() // (n * d * m), triton.cdiv(m, COLUMNS))](
             *(P, Z, S),
@@ -75,7 +76,8 @@ def state_pass(P: Tensor, Z: Tensor) -> Tensor:
             M=m,
             BLOCK_D=max(16, triton.next_power_of_2(d)),
             BLOCK_M=COLUMNS,
-            PRECISION="ieee" if precise else "tf32",
+            PRECISION=precision,
             num_warps=4,
+            num_stages=1 if d > 64 else 2,  # the shared memory of small cards
         )
     return S

@@ -77,7 +77,7 @@ def row_kernel(
     m = tl.max(tops, 0)
     shrink = tl.exp(tops - m)
     l, mean = tl.sum(ls * shrink, 0), 0.0
-    best = tl.min(tl.where(tops == m, best, V), 0)
+    best = tl.minimum(tl.min(tl.where(tops == m, best, V), 0), V - 1)  # an index also where all logits are nan
     if TANGENT:
         mean = tl.sum(means * shrink, 0) / l
 

@@ -90,7 +90,10 @@ def predictions(trunk_BLD: Tensor, head: nn.Linear, wanted_BL: Tensor) -> tuple[
 
 
 def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int | None = None) -> int:
-    """As many rows as the budget holds of wide logits, their tangents and gradients: whole tiles of 128 if it can."""
+    """As many rows as the budget holds of wide logits, their tangents and gradients: whole tiles of 128 if it can.
+
+    Where none is given it is BUDGET, or what LEAST rows take.
+    """
     row = vocab * torch.promote_types(dtype, torch.float32).itemsize * (3 if tangent else 2)
     rows = max(1, budget // row) if budget else max(LEAST, BUDGET // row)
     return rows if rows < 128 else rows // 128 * 128

@@ -39,14 +39,14 @@ class Sampler:
         self.replay, self._made = self.device.type == "cuda", None
         return self
 
-    def made(self) -> tuple[Prior, Passes]:
+    def prior_and_passes(self) -> tuple[Prior, Passes]:
         """Prior and passes of the present weights; made once as long as they stay the same, as frozen ones do."""
         weight = self.model.embedding
         folded = tuple(getattr(module, "fixed", None) for module in self.model.modules())  # a recording reads them
         version = (weight.data_ptr(), weight._version, self.model.dtype, *map(id, folded))
         if self._made is None or self._made[0] != version or weight.requires_grad:
-            passes = Passes.plain(self.model)
-            self._made = (version, folded, Prior(self.model), passes.replayed() if self.replay else passes)
+            passes, replay = Passes.plain(self.model), self.replay and not weight.requires_grad
+            self._made = (version, folded, Prior(self.model), passes.replayed() if replay else passes)
         return self._made[2:]
 
     def with_options(self, **changes) -> SampleConfig:
@@ -101,7 +101,7 @@ class Sampler:
         training = self.model.training
         self.model.eval()
         try:
-            traces, (prior, passes) = [], self.made()
+            traces, (prior, passes) = [], self.prior_and_passes()
             for first in range(0, len(tokens), self.batch):
                 rows = slice(first, first + self.batch)
                 given = self.given(tokens[rows], None if clean is None else clean[rows], first)
