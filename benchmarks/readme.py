@@ -25,7 +25,7 @@ def sudoku() -> str:
     budgets = sorted({nfe for _, nfe in rate})
     lines = [f"| | {' | '.join(f'{nfe} NFE' for nfe in budgets)} |", "|---" * (len(budgets) + 1) + "|"]
     for clues, name in names.items():
-        cells = [f"{100 * rate[clues, nfe]['rate']:.1f}" for nfe in budgets]
+        cells = [f"{100 * rate[clues, nfe]['rate']:.2f}" for nfe in budgets]
         lines.append(f"| {name}: dbtm | {' | '.join(f'**{cell}**' for cell in cells)} |")
         lines.append(f"| {name}: paper | {' | '.join(f'{paper[str(clues)][str(nfe)]:.2f}' for nfe in budgets)} |")
     model, theirs = ours["model"], ours["model"]["paper"]
@@ -75,7 +75,8 @@ def speed() -> str:
     for name, step in steps.items():
         row = rows[name][ours]
         lines.append(
-            f"| step with transport, anchor and boundary, against plain cross-entropy: `{name}`, batch {step['batch']} | "
+            f"| step with transport, anchor and boundary, against plain cross-entropy: `{name}`, batch {step['batch']} "
+            "| "
             f"{row['ratio_vs_ce']:.2f} x the time (with {row['head_rows']:.0%} of its rows in the head), "
             f"{row['share_of_peak']:.0%} of the matrix peak, {row['peak_gib']:.0f} GiB |"
         )
@@ -87,9 +88,9 @@ def speed() -> str:
         B, L, V = row["size"]
         how = ", both compiled" if "compiled" in row["ms"] else ", both plain"
         lines.append(
-            f"| step of a four-block map{how}, B = {B}, L = {L}, V = {V}, against `torch.func.jvp` with its graph (the paper's "
-            f"kernel on an A100: {row['paper_speed']} x, {row['paper_memory']} x) | {row['speed']:.1f} x as fast, "
-            f"{row['memory']:.1f} x less memory |"
+            f"| step of a four-block map{how}, B = {B}, L = {L}, V = {V}, against `torch.func.jvp` with its graph "
+            f"(the paper's kernel on an A100: {row['paper_speed']} x, {row['paper_memory']} x) | "
+            f"{row['speed']:.1f} x as fast, {row['memory']:.1f} x less memory |"
         )
     for row in read("bench-head")["rows"]:
         lines.append(

@@ -1,5 +1,6 @@
 """The README is true: its Python example runs, its commands exist, its numbers are those of results/."""
 
+import json
 import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from dbtm.cli import app
+from dbtm.loading import find
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -25,6 +27,11 @@ def test_its_tables_are_those_of_results():
     module = module_from_spec(specification)
     specification.loader.exec_module(module)
     assert module.rendered(README) == README, "run python benchmarks/readme.py"
+
+
+def test_the_sudoku_table_is_of_the_packaged_weights():
+    measured = json.loads((ROOT / "results" / "sudoku.json").read_text())["model"]["sha256"]
+    assert measured == json.loads((find("sudoku") / "manifest.json").read_text())["ema.safetensors"]
 
 
 def test_every_command_it_names_exists():

@@ -56,9 +56,9 @@ def diagonal_blocks(N: Tensor, size: int) -> Tensor:
 def state_pass(P: Tensor, Z: Tensor) -> Tensor:
     """S_0 = 0, S_{c+1} = P_c S_c + Z_c for P (..., n, d, d) and Z (..., n, d, m): the state that enters each chunk.
 
-    Without Triton, many chunks go in groups: all groups run from the identity and from nothing at once, which gives what
-    a group does to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk takes
-    its share.
+    Without Triton, many chunks go in groups: all groups run from the identity and from nothing at once, which gives
+    what a group does to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk
+    takes its share.
     """
     n, d = P.shape[-3:-1]
     if choose_delta(P.is_cuda, P.dtype, d)[0] == "triton":
