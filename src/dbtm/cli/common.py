@@ -1,7 +1,7 @@
 """What several commands share: lists of numbers, options that do not go together, progress bars."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from dbtm.sampling import Sampler
 
 Number = TypeVar("Number", int, float)
+FreshNoise = Annotated[
+    bool | None,
+    typer.Option("--fresh-noise/--same-noise", help="Noise of the rounds after the first (default: the checkpoint's)."),
+]
 
 
 def numbers(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import numbers, progress_bar, refuse, show
+from dbtm.cli.common import FreshNoise, numbers, progress_bar, refuse, show
 from dbtm.cli.text_table import print_rows, title
 from dbtm.errors import UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 JUDGE_HELP = "smollm2, a GGUF file, a causal language model of transformers (gpt2-large, a folder), or none."
 Checkpoint = Annotated[str | None, typer.Argument(help="A checkpoint folder, a run, or a model of the package.")]
 Data = Annotated[Path | None, typer.Option(help="Where the prepared text is now, if not where it was.")]
-_DRAWING = ("n", "nfe", "kappa", "temperature", "sigma", "repetition_penalty", "scorer", "seed", "data", "references")
+_DRAWING = ("n", "nfe", "kappa", "temperature", "sigma", "repetition_penalty", "scorer", "fresh_noise", "seed", "data")
 
 
 def text(
@@ -39,6 +39,7 @@ def text(
     sigma: Annotated[float | None, typer.Option(help="Scale of the prior noise.")] = None,
     repetition_penalty: Annotated[float | None, typer.Option(help="0 is off.")] = None,
     scorer: Annotated[str | None, typer.Option(help="confidence, quality or none (default: the checkpoint's).")] = None,
+    fresh_noise: FreshNoise = None,
     seed: Annotated[int, typer.Option(help="Same seed, same samples.")] = 0,
     data: Data = None,
     references: Annotated[bool, typer.Option(help="Measure real and shuffled validation text too.")] = True,
@@ -55,12 +56,12 @@ def text(
     if (checkpoint is None) == (samples is None):
         raise UsageError("give either a CHECKPOINT to sample from or --samples FILE to judge, not both and not neither")
     if samples is not None:
-        refuse(context, (*_DRAWING, "batch", "save_samples"), "--samples are judged as they are")
+        refuse(context, (*_DRAWING, "references", "batch", "save_samples"), "--samples are judged as they are")
     if n < 1 or (batch is not None and batch < 1):
         raise UsageError("--n and --batch must be at least 1")
     budgets = numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     asked = {"kappa": kappa, "temperature": temperature, "sigma": sigma, "scorer": scorer}
-    asked |= {"repetition_penalty": repetition_penalty}
+    asked |= {"repetition_penalty": repetition_penalty, "fresh_noise": fresh_noise}
     asked = {name: value for name, value in asked.items() if value is not None}
     for option, path in (("--json", json_file), ("--save-samples", save_samples)):
         files.check(option, path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import progress_bar, show
+from dbtm.cli.common import FreshNoise, progress_bar, show
 from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
 from dbtm.errors import UsageError
 
@@ -26,6 +26,7 @@ def sample(
     sigma: Annotated[float | None, typer.Option(help="Scale of the prior noise.")] = None,
     repetition_penalty: Annotated[float | None, typer.Option(help="0 is off.")] = None,
     scorer: Annotated[str | None, typer.Option(help="confidence, quality or none.")] = None,
+    fresh_noise: FreshNoise = None,
     seed: Annotated[int, typer.Option(help="Same seed, same samples.")] = 0,
     prompt: Annotated[
         str | None,
@@ -71,6 +72,7 @@ def sample(
         "sigma": sigma,
         "repetition_penalty": repetition_penalty,
         "scorer": scorer,
+        "fresh_noise": fresh_noise,
     }
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     settings = sampler.with_options(**options)

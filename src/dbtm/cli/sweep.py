@@ -32,7 +32,7 @@ def text(
     context: typer.Context,
     checkpoint: Checkpoint = None,
     out: Annotated[Path, typer.Option(help="Folder of the sweep; run the command again to go on.")] = Path("sweep"),
-    study: Annotated[str, typer.Option(help="frontier, horizon, iterate, scorer, commit; or all.")] = "frontier",
+    study: Annotated[str, typer.Option(help="frontier, horizon, iterate, scorer, commit, noise; or all.")] = "frontier",
     judge: Annotated[str, typer.Option(help=JUDGE_HELP)] = "smollm2",
     n: Annotated[int, typer.Option("--n", help="Samples for every setting.")] = 256,
     nfe: Annotated[str, typer.Option(help="Budgets of network evaluations.")] = "1,2,4,8,16",

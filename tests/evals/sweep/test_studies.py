@@ -30,4 +30,6 @@ def test_studies_compare_what_they_say():
     hard = {c.column: c.settings for c in cells["commit"] if c.row == "4"}
     assert hard["non-commit 0.9"] == hard["commit 0.9"] | {"commit": False}
     assert len({identity("sample", s) for s in hard.values()}) == 4
+    again = {c.column: c.settings for c in cells["noise"] if c.row == "4"}
+    assert again["the same"] == again["fresh"] | {"fresh_noise": False}
     assert set(studies.TITLES) | {"frontier"} == set(studies.STUDIES)

@@ -70,12 +70,19 @@ def commit(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
         yield Cell("commit", str(nfe), column, {"nfe": nfe, "commit": hard, "kappa": kappa})
 
 
+def noise(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
+    """Renoising with fresh noise, as the paper's sampler does, against the first round's, as its training does."""
+    for nfe, fresh in product(grid.nfe, (True, False)):
+        yield Cell("noise", str(nfe), "fresh" if fresh else "the same", {"nfe": nfe, "fresh_noise": fresh})
+
+
 STUDIES: dict[str, Callable[[Grid, Sampler], Iterator[Cell]]] = {
     "frontier": frontier,
     "horizon": horizon,
     "iterate": iterate,
     "scorer": scorer,
     "commit": commit,
+    "noise": noise,
 }
 
 TITLES = {
@@ -83,5 +90,6 @@ TITLES = {
     "iterate": "iterating the map against renoise + remap, by NFE",
     "scorer": "what decides the commits, by NFE",
     "commit": "committing tokens against holding distributions, by NFE and kappa",
+    "noise": "fresh noise in every round against the same again, by NFE",
 }
 """Of the studies that are tables; the frontier has its own."""
