@@ -3,8 +3,13 @@
     python benchmarks/ablations.py run sudoku --minutes 8 --at-once 4 --out runs/ablations
     python benchmarks/ablations.py report sudoku --out runs/ablations --json results/sudoku-ablations.json
 
+    python benchmarks/ablations.py run text --data text8k --minutes 9 --at-once 6 --out runs/text
+    python benchmarks/ablations.py judge text --out runs/text                      # may be on another machine
+    python benchmarks/ablations.py report text --out runs/text --json results/text-ablations.json
+
 Arms of a round share the GPU in equal parts where its multi-process service runs (`nvidia-cuda-mps-control -d`): each
-is given 1 / at-once of the processors. `report` collects the curves and draws them beside the JSON, as an SVG.
+is given 1 / at-once of the processors. `report` collects the curves and draws them beside the JSON, as an SVG. Arms of
+text also draw samples when they have been trained; `judge` has them judged.
 """
 
 import argparse
@@ -17,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbtm.evals.provenance import made
+
+SAMPLES = "samples.jsonl.gz"
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class Study:
     shared: tuple[str, ...]
     arms: tuple[Arm, ...]
     measure: str
+    samples: tuple[str, ...] = ()  # options of `dbtm eval text` that draws them
 
 
 STUDIES = {
@@ -53,6 +61,25 @@ STUDIES = {
             Arm("all rows in every round", "half of the rows leave after round 1", ("ril.later_fraction=1",)),
         ),
         "solved_4",
+    ),
+    "text": Study(
+        "text",
+        ("train.evaluate_every=500", "train.checkpoint_every=100000"),
+        (
+            Arm("all of it", "the recipe"),
+            Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
+            Arm("anchor 0.60", "anchor time", ("path.t_anchor=0.6",)),
+            Arm("anchor 0.75", "anchor time", ("path.t_anchor=0.75",)),
+            Arm("anchor t*", "anchor time: the commitment time of this vocabulary", ("path.t_anchor=null",)),
+            Arm("anchor 0.90", "anchor time", ("path.t_anchor=0.9",)),
+            Arm("sigma 0.5", "scale of the noise", ("path.sigma=0.5",)),
+            Arm("a = 2", "exponent of the interpolant", ("path.a=2",)),
+            Arm("no OT", "noise coupled to data by optimal transport", ("path.coupling=independent",)),
+            Arm("ril", "rollouts supervised by the data", ("ril.weight=1", "ril.depths=[4]", "ril.later_fraction=0.5")),
+            Arm("distil", "rollouts supervised by a frozen copy", ("distill.weight=1", "distill.start=1000")),
+        ),
+        "entropy_1",
+        ("--n", "256", "--nfe", "1,2,4,16", "--no-references"),
     ),
     "mini": Study(  # the same on two CPU cores, to try this file out
         "sudoku-mini",
@@ -87,6 +114,19 @@ def run(study: Study, wanted: list[str], minutes: float, at_once: int, out: Path
         running = [(arm, start(study, arm, minutes, out, 1 / at_once, data)) for arm in now]
         for arm, process in running:
             print(f"{arm.name}: exit code {process.wait()} after {time.monotonic() - began:.0f} s", flush=True)
+        for arm in now if study.samples else ():
+            words = ["eval", "text", str(folder(out, arm)), "--judge", "none", *study.samples]
+            words += ["--save-samples", str(folder(out, arm) / SAMPLES), *(["--data", data] if data else [])]
+            subprocess.run([sys.executable, "-m", "dbtm", *words], check=False)
+
+
+def judge(study: Study, name: str, out: Path) -> None:
+    """Have the arms' samples judged, one after the other; what has been judged stays."""
+    for arm in study.arms:
+        samples, judged = folder(out, arm) / SAMPLES, folder(out, arm) / "judged.json"
+        if samples.is_file() and not judged.is_file():
+            words = ["eval", "text", "--samples", str(samples), "--judge", name, "--json", str(judged)]
+            subprocess.run([sys.executable, "-m", "dbtm", *words], check=False)
 
 
 def curve(path: Path) -> list[dict]:
@@ -114,6 +154,8 @@ def report(study: Study, out: Path, path: Path) -> None:
                 "settings": arm.settings,
                 "curve": curve(folder(out, arm)),
             }
+            if (folder(out, arm) / "judged.json").is_file():
+                row["judged"] = json.loads((folder(out, arm) / "judged.json").read_text())["rows"]
             rows.append(row)
             print(f"{arm.name:28s} {row['curve'][-1] if row['curve'] else 'no evaluation yet'}")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -143,18 +185,21 @@ def draw(document: dict, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "report"])
+    parser.add_argument("command", choices=["run", "judge", "report"])
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--out", type=Path, default=Path("runs/ablations"))
     parser.add_argument("--arms", nargs="*", default=[], help="names; default: all")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--data", help="prepared set, for text")
+    parser.add_argument("--judge", default="smollm2", help="as in dbtm eval text")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     study = STUDIES[given.study]
     if given.command == "run":
         run(study, given.arms, given.minutes, given.at_once, given.out, given.data)
+    if given.command == "judge":
+        judge(study, given.judge, given.out)
     report(study, given.out, given.json or given.out / "ablations.json")
 
 
