@@ -86,12 +86,14 @@ def test_sizes(name, least, most):
     assert least <= parameters(name) <= most
 
 
-def test_ours_learn_refinement_from_a_teacher_not_from_data():
-    run = recipe("text-ril")
-    assert run.ril.weight == 0
-    assert run.distill.weight > 0
-    assert 0 < run.distill.start < run.train.steps
-    assert run.model == recipe("text").model
+def test_ours_do_not_learn_data_from_pure_noise():
+    """There the data is not a function of the input: one-step samples would collapse."""
+    for name in ("text-ril", "text-small"):
+        run = recipe(name)
+        assert run.ril.weight > 0
+        assert run.ril.context >= 0.4
+        assert run.distill.weight == 0
+    assert recipe("text-ril").model == recipe("text").model
 
 
 @pytest.mark.parametrize("name", ["lm1b-ril", "text-ril", "text-small"])

@@ -40,6 +40,12 @@ def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
         raise UsageError(f"{why}: leave {', '.join('--' + name.replace('_', '-') for name in given)} out")
 
 
+def refuse_sigma(sampler: "Sampler | None", sigma: object) -> None:
+    """Refuse a scale of the noise that the map would not see."""
+    if sampler is not None and sigma is not None and sampler.model.config.input_norm:
+        raise UsageError("this map norms its input (model.input_norm), so --sigma changes nothing: leave it out")
+
+
 def model(sampler: "Sampler", checkpoint: str) -> dict[str, Any]:
     """What the JSON of an evaluation says about the model: where it is, its weights, and what it costs."""
     from dbtm.evals.cost import cost

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import FreshNoise, numbers, progress_bar, refuse, show
+from dbtm.cli.common import FreshNoise, numbers, progress_bar, refuse, refuse_sigma, show
 from dbtm.cli.text_table import print_rows, title
 from dbtm.errors import UsageError
 
@@ -71,6 +71,7 @@ def text(
     from dbtm.evals.text import document, measure
 
     sampler = None if checkpoint is None else load_text(checkpoint, device, batch, data)
+    refuse_sigma(sampler, sigma)
     settings = [] if sampler is None else [resolve(sampler, {"nfe": budget, **asked}) for budget in budgets]
     found = read(samples) if samples is not None else []
     judging = pick_judge(judge, device)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import FreshNoise, progress_bar, show
+from dbtm.cli.common import FreshNoise, progress_bar, refuse_sigma, show
 from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
 from dbtm.errors import UsageError
 
@@ -65,6 +65,7 @@ def sample(
     from dbtm.loading import load
 
     sampler = load(checkpoint, device)
+    refuse_sigma(sampler, sigma)
     asked = {
         "nfe": nfe,
         "kappa": kappa,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbtm.cli.common import numbers, progress_bar, refuse, show
+from dbtm.cli.common import numbers, progress_bar, refuse, refuse_sigma, show
 from dbtm.cli.evaluate_text import JUDGE_HELP, Checkpoint, Data, count, load_text, pick_judge
 from dbtm.cli.sweep_frontier import Entropies, compare, entropies_of, print_frontier, print_whole, write_json
 from dbtm.cli.text_table import title
@@ -67,6 +67,7 @@ def text(
     if checkpoint is None:
         refuse(context, _DRAWING, "without a CHECKPOINT nothing is drawn")
     sampler = None if checkpoint is None else load_text(checkpoint, device, batch, data)
+    refuse_sigma(sampler, sigma)
     judging = pick_judge(judge, device)
     with progress_bar() as progress:
         if sampler is not None and checkpoint is not None:

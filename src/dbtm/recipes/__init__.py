@@ -28,7 +28,7 @@ RECIPES = {
     "sudoku": Entry("sudoku", "sudoku", "9 x 9 Sudoku, ours: looped depth, Muon, symmetries; for one GPU"),
     "sudoku-paper": Entry("sudoku", "sudoku_paper", "9 x 9 Sudoku, the paper's table to the letter"),
     "text": Entry("text", "text", "your text (dbtm data text), ours: V = 8192, L = 128; for one GPU"),
-    "text-ril": Entry("text", "text_ril", "the same with self-distilled refinement in the loop"),
+    "text-ril": Entry("text", "text_ril", "the same with refinement in the loop, from partly clean text on"),
     "text-small": Entry("text", "text_small", "your text, V = 4096, at most 8M parameters"),
     "lm1b": Entry("text", "lm1b", "LM1B (dbtm data lm1b), the paper's table to the letter"),
     "lm1b-ril": Entry("text", "lm1b_ril", "LM1B with refinement in the loop, the paper's table to the letter"),
