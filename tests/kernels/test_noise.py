@@ -55,7 +55,8 @@ def test_the_kernel_draws_the_same_numbers(V):
 
     noise = Noise(rng.fold(3, torch.arange(2)).to(DEVICE), 3, V, sigma=0.5)
     got = triton_noise.draw(noise, torch.float32, V + 3)
-    torch.testing.assert_close(got[..., :V], noise.dense(), rtol=1e-4, atol=1e-5)
+    exact = 1e-5 if DEVICE == "cuda" else 2e-6  # a GPU's own sine and cosine are good to 1e-6 of the radius
+    torch.testing.assert_close(got[..., :V], noise.dense(), rtol=1e-4, atol=exact)
     assert (got[..., V:] == 0).all()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dbtm import atomic
 from dbtm.errors import UsageError
 from dbtm.signals import leave_on
 
@@ -73,11 +74,7 @@ def _alive(pid: int) -> bool:
 def _publish(temporary: Path, out: Path) -> None:
     """Sync everything and rename; an old set steps aside first."""
     for path in [*temporary.iterdir(), temporary]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        atomic.sync(path)
     aside = out.with_name(f".{out.name}.old.{os.getpid()}.part")
     if out.exists():
         out.rename(aside)

@@ -62,20 +62,12 @@ def write(
     manifest = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     for path in [*temporary.iterdir(), temporary]:
-        _sync(path)
+        atomic.sync(path)
     if folder.exists():  # the same step again (a resumed run): the old one steps aside first
         _remove(folder)
     temporary.rename(folder)
-    _sync(folder.parent)
+    atomic.sync(folder.parent)
     return folder
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(folder: Path) -> None:

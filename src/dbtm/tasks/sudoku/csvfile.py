@@ -6,14 +6,13 @@ the puzzles are then solved, and each must have exactly one solution.
 
 import csv
 import math
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbtm import atomic
 from dbtm.errors import UsageError
 from dbtm.tasks.sudoku.puzzle import clash, violation
 from dbtm.tasks.sudoku.solver import solve_many, tables
@@ -23,26 +22,8 @@ Grids = NDArray[np.uint8]
 
 def write(path: str | Path, puzzles_BC: np.ndarray, solutions_BC: np.ndarray) -> None:
     """Write puzzles and solutions; the file appears under its name only when it is complete."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="ascii", newline="") as file:
-            file.write("puzzle,solution\n")
-            file.writelines(f"{_text(p_C)},{_text(s_C)}\n" for p_C, s_C in zip(puzzles_BC, solutions_BC))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    rows = (f"{_text(p_C)},{_text(s_C)}\n" for p_C, s_C in zip(puzzles_BC, solutions_BC))
+    atomic.write_bytes(Path(path), "".join(["puzzle,solution\n", *rows]).encode("ascii"))
 
 
 def _text(grid_C: np.ndarray) -> str:
