@@ -86,9 +86,10 @@ def speed() -> str:
     )
     for row in read("bench-attention")["steps"]:
         B, L, V = row["size"]
-        how = ", both compiled" if "compiled" in row["ms"] else ", both plain"
+        how = {"plain": "plain", "replayed": "as a CUDA graph", "compiled": "compiled, as a CUDA graph"}
+        ours, theirs = (how[row["best"][name]] for name in ("ours", "jvp"))
         lines.append(
-            f"| step of a four-block map{how}, B = {B}, L = {L}, V = {V}, against `torch.func.jvp` with its graph "
+            f"| step of a four-block map ({ours}), B = {B}, L = {L}, V = {V}, against `torch.func.jvp` ({theirs}) "
             f"(the paper's kernel on an A100: {row['paper_speed']} x, {row['paper_memory']} x) | "
             f"{row['speed']:.1f} x as fast, {row['memory']:.1f} x less memory |"
         )

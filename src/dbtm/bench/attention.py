@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 from torch.func import jvp
 
 from dbtm import losses
@@ -85,8 +86,9 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
     """The transport step of a four-block DiT (width 512, 8 heads, no softcap, as the paper's kernel): ours against
     the same loss through torch.func.jvp, which keeps a graph of the tangent too.
 
-    Both plain, as PyTorch launches them, and on a GPU both compiled and replayed as CUDA graphs, as our trainer runs
-    its own; the last are compared.
+    On a CPU both plain, as PyTorch launches them; on a GPU also replayed as CUDA graphs, and compiled and replayed, as
+    our trainer runs its own. `speed` and `memory` compare the fastest way of each; one that PyTorch cannot compile has
+    the reason in `refused`.
     """
     gpu = device.type == "cuda"
     for B, L, V, speed, memory in STEPS if gpu else SMALL_STEPS:
@@ -97,27 +99,36 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
         tokens, noise = torch.randint(0, V, (B, L), device=device), torch.randn(B, L, V, device=device)
         clean, t = torch.zeros_like(tokens, dtype=torch.bool), torch.rand(B, 1, device=device).expand(B, L)
         state = interpolate(tokens, noise, clean, t)
-        ways: dict[str, dict[str, dict[str, float]]] = {"ms": {}, "peak_gib": {}}
-        tried = ("plain", "compiled") if gpu else ("plain",)
-        for way in tried:
+        taken: dict[str, dict[str, float]] = {}
+        held: dict[str, dict[str, float]] = {}
+        refused: dict[str, str] = {}
+        for way in ("plain", "replayed", "compiled") if gpu else ("plain",):
             calls: dict[str, Callable[[], object]] = {}
             for name, build in (("ours", _ours), ("jvp", _by_jvp)):
                 torch.manual_seed(0)
                 model = TransportMap(config).to(device)
                 if gpu:
                     model.compute_dtype = torch.bfloat16
-                calls[name] = build(model, state, way == "compiled")
-                calls[name]()  # gradients exist from here on, and are not counted
-            ways["peak_gib"][way] = {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()}
-            if way == "compiled":
-                calls = replayed(calls, device)
-            ways["ms"][way] = milliseconds(calls, device, repeats)
-        taken, held = ways["ms"][tried[-1]], ways["peak_gib"][tried[-1]]
+                call = build(model, state, way == "compiled")
+                try:
+                    call()  # gradients exist from here on, and are not counted
+                except TorchDynamoException as error:
+                    refused[name] = next(line for line in reversed(str(error).splitlines()) if "Error" in line)
+                    continue
+                calls[name] = call
+            held[way] = {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()}
+            taken[way] = milliseconds(calls if way == "plain" else replayed(calls, device), device, repeats)
+        best = {
+            name: min((w for w in taken if name in taken[w]), key=lambda w: taken[w][name]) for name in ("ours", "jvp")
+        }
         yield {
             "size": [B, L, V],
-            **ways,
-            "speed": taken["jvp"] / taken["ours"],
-            "memory": held["jvp"] / held["ours"],
+            "ms": taken,
+            "peak_gib": held,
+            "best": best,
+            "refused": refused,
+            "speed": taken[best["jvp"]]["jvp"] / taken[best["ours"]]["ours"],
+            "memory": held[best["jvp"]]["jvp"] / held[best["ours"]]["ours"],
             "paper_speed": speed,
             "paper_memory": memory,
         }

@@ -84,17 +84,24 @@ def attention(repeats: Repeats = 10, device: Device = "auto", json_file: Json = 
     steps = []
     for row in measure_steps(target, repeats):
         steps.append(row)
+    cells = [(what, name) for what in ("ms", "peak_gib") for name in ("ours", "jvp")]
     _print(
         "transport step of a four-block map, against torch.func.jvp with its graph",
-        ("B, L, V", "way", "ours ms", "jvp ms", "faster", "less memory", "the paper's kernel (A100)"),
+        ("B, L, V", "way", "ours ms", "jvp ms", "ours GiB", "jvp GiB"),
         (
-            (str(r["size"]), way, ms["ours"], ms["jvp"], f"{ms['jvp'] / ms['ours']:.2f}x",
-             f"{r['peak_gib'][way]['jvp'] / r['peak_gib'][way]['ours']:.2f}x",
-             f"{r['paper_speed']}x, {r['paper_memory']}x")
+            (str(r["size"]), way, *(r[what][way].get(name, "-") for what, name in cells))
             for r in steps
-            for way, ms in r["ms"].items()
+            for way in r["ms"]
         ),
-    )  # fmt: skip
+    )
+    for r in steps:
+        ours, theirs = r["best"]["ours"], r["best"]["jvp"]
+        print(
+            f"{r['size']}: ours {ours} against jvp {theirs}: {r['speed']:.2f}x as fast, {r['memory']:.2f}x less memory "
+            f"(the paper's kernel on an A100: {r['paper_speed']}x, {r['paper_memory']}x)"
+        )
+        for name, why in r["refused"].items():
+            print(f"  PyTorch does not compile {name}: {why}")
     _write(json_file, {"shapes": shapes, "steps": steps}, target)
 
 

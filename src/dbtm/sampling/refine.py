@@ -97,7 +97,8 @@ def refine(
             h = torch.where(held[..., None], model.embed_noise(p), h)
         trunk = passes.hidden(model.condition(h, p))
         key_B = rng.fold(seed, CHOICE, now.index, r)
-        proposed, score = _score(model, passes, trunk, tokens, committed, options, key_B)
+        scorer = options.scorer if trace or r < options.nfe else "none"  # the last round keeps all that it proposes
+        proposed, score = _score(model, passes, trunk, tokens, committed, options, key_B, scorer)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(now.clean, 1.0, score)
         if options.commit:
@@ -122,7 +123,7 @@ def refine(
 
 
 def _score(
-    model, passes: Passes, trunk, tokens, committed, options: SampleConfig, key_B: Tensor
+    model, passes: Passes, trunk, tokens, committed, options: SampleConfig, key_B: Tensor, scorer: str
 ) -> tuple[Tensor, Tensor]:
     """Proposed tokens and their commit score; logits exist for as many samples at a time as the budget holds."""
     vocab = model.config.vocab
@@ -135,10 +136,10 @@ def _score(
         logits, _ = model.head(trunk[rows])
         parts.append(propose(logits, options.temperature, uniform, options.repetition_penalty, counts))
     proposed, confidence = (torch.cat(x) for x in zip(*parts, strict=True))
-    if options.scorer == "quality":
+    if scorer == "quality":
         settled = torch.where(committed, tokens, proposed)
         return proposed, passes.quality(trunk, settled).sigmoid()
-    if options.scorer == "none":
+    if scorer == "none":
         return proposed, torch.ones_like(confidence)
     return proposed, confidence
 

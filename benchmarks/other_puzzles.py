@@ -1,0 +1,124 @@
+"""Puzzles as other people make them, to see whether the packaged model solves more than its own generator's.
+
+    python benchmarks/other_puzzles.py --n 500 --json results/sudoku-others.json
+
+Grids and clues of `dbtm.tasks.sudoku.generate` come from a randomised solver and digging in random order. These do not:
+they start from one shuffled textbook grid or are filled row by row, and lose clues in point-symmetric pairs, in reading
+order, digit by digit, or until none can be spared.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from rich.progress import track
+
+from dbtm import load
+from dbtm.evals.provenance import made
+from dbtm.evals.sudoku import sweep
+from dbtm.tasks.sudoku.puzzle import parse
+from dbtm.tasks.sudoku.solver import count_solutions, solve, solve_many
+
+PUBLISHED = {  # name: clues as printed
+    "Wikipedia's example": "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",
+    "Project Euler 96, grid 1": "003020600900305001001806400008102900700000008006708200002609500800203009005010300",
+    "Norvig's hard1": "4.....8.5.3..........7......2.....6.....8.4......1.......6.3.7.5..2.....1.4......",
+    "Inkala 2010": "..53.....8......2..7..1.5..4....53...1..7...6..32...8..6.5....9..4....3......97..",
+    "Inkala 2012": "8..........36......7..9.2...5...7.......457.....1...3...1....68..85...1..9....4..",
+    "AI Escargot": "1....7.9..3..2...8..96..5....53..9...1..8...26....4...3......1..4......7..7...3..",
+}
+
+
+def textbook_grid(random: Random) -> np.ndarray:
+    """The shifted pattern of tutorials, with rows, columns, bands, stacks and digits shuffled."""
+
+    def lines() -> list[int]:
+        return [3 * band + line for band in random.sample(range(3), 3) for line in random.sample(range(3), 3)]
+
+    digits, rows, columns = random.sample(range(1, 10), 9), lines(), lines()
+    return np.array([digits[(3 * (r % 3) + r // 3 + c) % 9] for r in rows for c in columns], dtype=np.uint8)
+
+
+def filled_grid(random: Random) -> np.ndarray:
+    """Three random boxes on the diagonal, the rest by the solver in its fixed order."""
+    grid = np.zeros((9, 9), dtype=np.uint8)
+    for corner in (0, 3, 6):
+        grid[corner : corner + 3, corner : corner + 3] = np.array(random.sample(range(1, 10), 9)).reshape(3, 3)
+    solution = solve(grid.ravel())
+    assert solution is not None
+    return solution
+
+
+def dig(grid: np.ndarray, groups: list[list[int]], fewest: int) -> np.ndarray:
+    """Empty the groups of cells in their order, each where the solution stays unique, down to `fewest` clues."""
+    puzzle = grid.copy()
+    for group in groups:
+        without = puzzle.copy()
+        without[group] = 0
+        if np.count_nonzero(without) >= fewest and count_solutions(without) == 1:
+            puzzle = without
+    return puzzle
+
+
+def symmetric(random: Random) -> np.ndarray:
+    """Clues symmetric about the centre, as newspapers print them; 26 to 36."""
+    pairs = [[cell, 80 - cell] if cell != 40 else [40] for cell in range(41)]
+    return dig(textbook_grid(random), random.sample(pairs, len(pairs)), random.randint(26, 36))
+
+
+def minimal(random: Random) -> np.ndarray:
+    """No clue can be spared: mostly 22 to 26."""
+    return dig(filled_grid(random), [[cell] for cell in random.sample(range(81), 81)], 17)
+
+
+def reading_order(random: Random) -> np.ndarray:
+    """Emptied from the first cell on, so that the clues crowd the last rows; 28 to 34."""
+    return dig(filled_grid(random), [[cell] for cell in range(81)], random.randint(28, 34))
+
+
+def by_digit(random: Random) -> np.ndarray:
+    """Emptied one digit after the other, so that some digits hardly appear; 26 to 32."""
+    grid, cells = textbook_grid(random), random.sample(range(81), 81)
+    return dig(grid, [[cell] for cell in sorted(cells, key=grid.__getitem__)], random.randint(26, 32))
+
+
+def easy(random: Random) -> np.ndarray:
+    """A textbook grid with 36 to 50 clues left at random."""
+    return dig(textbook_grid(random), [[cell] for cell in random.sample(range(81), 81)], random.randint(36, 50))
+
+
+MAKERS = (symmetric, minimal, reading_order, by_digit, easy)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=500, help="puzzles of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--nfe", default="1,2,4,8,16")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    budgets = [int(word) for word in options.nfe.split(",")]
+    kinds = {}
+    for make in MAKERS:
+        random = Random(f"{options.seed} {make.__name__}")
+        puzzles = np.stack([make(random) for _ in track(range(options.n), make.__name__.replace("_", " "))])
+        kinds[make.__name__.replace("_", " ")] = (puzzles, (make.__doc__ or "").rstrip("."))
+    kinds["published"] = (np.stack([parse(text) for text in PUBLISHED.values()]), ", ".join(PUBLISHED))
+    sampler, rows = load("sudoku"), []
+    for name, (puzzles, about) in kinds.items():
+        solutions, counts = solve_many(puzzles)
+        assert (counts == 1).all(), f"{name}: a puzzle with {counts[counts != 1][0]} solutions"
+        clues = np.count_nonzero(puzzles, axis=-1)
+        print(f"{name}: {clues.min()} to {clues.max()} clues, {clues.mean():.1f} on average")
+        for row in sweep(sampler, puzzles, solutions, [(nfe, None) for nfe in budgets]):
+            print(f"  {row.nfe:2d} NFE: {row.solved} of {row.total}, {100 * row.solved / row.total:.1f} %", flush=True)
+            rows.append({"kind": name, "about": about, "mean_clues": float(clues.mean())} | row.document())
+    if options.json:
+        made_by = {"seed": options.seed, "model": "sudoku (packaged)"} | made(sampler.model.embedding.device)
+        options.json.write_text(json.dumps({"rows": rows} | made_by, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
