@@ -68,11 +68,13 @@ class _GatedDelta(torch.autograd.Function):
         U, S, o = value(x, parts)
         ctx.directions = directions
         ctx.save_for_backward(*inputs, parts.inverse, U, S)
-        o = unchunk(o, directions, L).to(dtype)
+        # rounded before the stack in `unchunk`: in PyTorch 2.11 a compiled forward that ends in a conversion from a dtype
+        # to the same one has no gradient
+        o = unchunk(o.to(dtype), directions, L)
         if not tangents:
             return o
         dx = Inputs(*(chunk([t] * len(directions), directions) for t in tangents))
-        do = unchunk(tangent(x, dx, parts, U, S), directions, L).to(dtype)
+        do = unchunk(tangent(x, dx, parts, U, S).to(dtype), directions, L)
         ctx.mark_non_differentiable(do)
         return o, do
 
