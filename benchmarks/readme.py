@@ -1,6 +1,6 @@
-"""Writes the README's result tables from results/*.json: python benchmarks/readme.py
+"""Writes the result tables of the README and of docs/ from results/*.json: python benchmarks/readme.py
 
-A test compares the README with what this renders, so a number there is always one that was measured.
+A test compares these pages with what this renders, so a number there is always one that was measured.
 """
 
 import json
@@ -106,19 +106,81 @@ def speed() -> str:
     return "\n".join(lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {"sudoku": sudoku, "speed": speed, "toys": toys}
+def ablations() -> str:
+    """The arms at the end of their time."""
+    study = read("sudoku-ablations")
+    lines = ["| arm | what it is about | steps | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
+    for arm in study["arms"]:
+        end = arm["curve"][-1]
+        cells = " | ".join(f"{end[f'solved_{nfe}']:.0%}" for nfe in (1, 4, 16))
+        lines.append(f"| {arm['arm']} | {arm['question']} | {end['step']:,} | {cells} |")
+    return "\n".join(lines)
 
 
-def rendered(text: str) -> str:
-    """The README with every table between its markers made anew."""
-    for name, make in TABLES.items():
-        pattern = rf"(<!-- begin: {name} -->\n).*?(<!-- end: {name} -->)"
+def scorers() -> str:
+    """Commit by the quality head and by the map's own confidence, each at its best threshold."""
+    rows = [row for row in read("sudoku-thresholds")["rows"] if row["clues"] == 30]
+    budgets = sorted({row["nfe"] for row in rows} - {1})
+    lines = [f"| commit by | {' | '.join(f'{nfe} NFE' for nfe in budgets)} |", "|---" * (len(budgets) + 1) + "|"]
+    for scorer, name in (("quality", "quality head"), ("confidence", "confidence")):
+        best = [max(row["rate"] for row in rows if (row["scorer"], row["nfe"]) == (scorer, nfe)) for nfe in budgets]
+        lines.append(f"| {name} | {' | '.join(f'{100 * rate:.2f}' for rate in best)} |")
+    return "\n".join(lines)
+
+
+def other_puzzles() -> str:
+    """The packaged model on puzzles of other makers."""
+    rows = read("sudoku-others")["rows"]
+    budgets = sorted({row["nfe"] for row in rows})
+    lines = [
+        f"| puzzles | clues | {' | '.join(f'{nfe} NFE' for nfe in budgets)} |",
+        "|---" * (len(budgets) + 2) + "|",
+    ]
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        found = {row["nfe"]: row for row in rows if row["kind"] == kind}
+        first = found[budgets[0]]
+        rates = " | ".join(f"{100 * found[nfe]['rate']:.1f}" for nfe in budgets)
+        lines.append(f"| {first['about']} ({first['total']}) | {first['mean_clues']:.1f} | {rates} |")
+    return "\n".join(lines)
+
+
+def paper_recipe() -> str:
+    """`sudoku-paper` after what fitted, beside the paper's own end."""
+    run, paper = read("sudoku-paper"), read("paper")["sudoku"]
+    rate = {(row["clues"], row["nfe"]): 100 * row["rate"] for row in run["rows"]}
+    budgets = sorted({nfe for _, nfe in rate})
+    lines = [f"| | {' | '.join(f'{nfe} NFE' for nfe in budgets)} |", "|---" * (len(budgets) + 1) + "|"]
+    for clues in sorted({clues for clues, _ in rate}):
+        ours = " | ".join(f"{rate[clues, nfe]:.2f}" for nfe in budgets)
+        theirs = " | ".join(f"{paper[str(clues)][str(nfe)]:.2f}" for nfe in budgets)
+        lines.append(f"| {clues} clues, {run['steps']:,} steps, kappa 0.9 | {ours} |")
+        lines.append(f"| {clues} clues, the paper, up to 200,000 steps, best kappa | {theirs} |")
+    steps = ", ".join(f"{point['solved_4']:.0%} at {point['step']:,}" for point in run["curve"])
+    late = ", ".join(f"{point['solved_16']:.0%} at {point['step']:,}" for point in run["curve"])
+    lines += [
+        "",
+        f"On the way, 30 clues, kappa 0.999, 256 puzzles: at 4 NFE {steps} steps; at 16 NFE {late} steps.",
+    ]
+    return "\n".join(lines)
+
+
+TABLES: dict[str, tuple[Callable[[], str], ...]] = {
+    "README.md": (sudoku, speed, toys),
+    "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
+}
+
+
+def rendered(page: str) -> str:
+    """A page with every table between its markers made anew."""
+    text = (ROOT / page).read_text()
+    for make in TABLES[page]:
+        pattern = rf"(<!-- begin: {make.__name__} -->\n).*?(<!-- end: {make.__name__} -->)"
         table = make()
         text, found = re.subn(pattern, lambda m, t=table: f"{m[1]}{t}\n{m[2]}", text, flags=re.S)
-        assert found == 1, f"README.md has no markers for '{name}'"
+        assert found == 1, f"{page} has no markers for '{make.__name__}'"
     return text
 
 
 if __name__ == "__main__":
-    path = ROOT / "README.md"
-    path.write_text(rendered(path.read_text()))
+    for page in TABLES:
+        (ROOT / page).write_text(rendered(page))

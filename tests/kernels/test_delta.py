@@ -1,5 +1,8 @@
 """The gated delta rule: what the recurrence means, its tangent, and the chunked form against it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +13,7 @@ from dbtm.kernels import delta_reference
 from dbtm.kernels.delta import gated_delta
 from dbtm.kernels.delta_ops import state_pass, unit_lower_inverse
 from dbtm.kernels.dispatch import force
-from tests.kernels.conftest import DEVICE
+from tests.kernels.conftest import DEVICE, needs_triton
 
 
 def relative(got: Tensor, want: Tensor) -> float:
@@ -61,6 +64,19 @@ def computed(tensors: list[Tensor], tangents: list[Tensor], go: Tensor, reverse:
     assert o.dtype == do.dtype == tensors[2].dtype
     assert not do.requires_grad
     return [o[0].detach(), do[0], *torch.autograd.grad(o[0], x, go)]
+
+
+@contextmanager
+def launched() -> Iterator[list[str]]:
+    """Which launchers of the Triton kernels ran."""
+    from dbtm.kernels import triton_delta
+
+    calls: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("forward", "backward"):
+            plain = getattr(triton_delta, name)
+            patch.setattr(triton_delta, name, lambda *x, n=name, f=plain: calls.append(n) or f(*x))
+        yield calls
 
 
 NAMES = ("o", "do", "gq", "gk", "gv", "gg", "gbeta")
@@ -134,7 +150,9 @@ def test_many_chunks_pass_their_state_in_groups():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_extreme_gates(gates, dtype):
     tolerance = 1e-10 if dtype == torch.float64 else 5e-5 if gates == "alike" else 1e-6
-    for name, (got, want) in compare(inputs(150, 16, 16, dtype, gates)).items():
+    with force("reference"):
+        found = compare(inputs(150, 16, 16, dtype, gates))
+    for name, (got, want) in found.items():
         assert got.isfinite().all(), name
         if want.norm() > 0:  # where nothing survives a step, g has no gradient
             assert relative(got, want) <= tolerance, name
@@ -143,7 +161,9 @@ def test_extreme_gates(gates, dtype):
 @pytest.mark.parametrize("d", [64, 128])
 def test_half_precision(d):
     """bfloat16 inputs and results, wide in between: a cosine of 0.9999 and better, at the widest heads too."""
-    for name, (got, want) in compare(inputs(130, d, d, torch.bfloat16)).items():
+    with force("reference"):
+        found = compare(inputs(130, d, d, torch.bfloat16))
+    for name, (got, want) in found.items():
         assert cosine(got, want) >= 0.9999, name
         assert relative(got, want) <= 0.01, name
 
@@ -192,11 +212,14 @@ def test_forward_mode_is_refused_rather_than_wrong():
         jvp(lambda *x: gated_delta(*x)[0], tensors, tensors)
 
 
-def test_the_compiler_sees_one_graph():
+@pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
+def test_the_compiler_sees_one_graph(dk, dv):
+    """In the plain form, and where q, k and v are alike, in Triton's."""
+
     def call(*x):
         return gated_delta(*x[:5], x[5:], directions=(False, True))
 
-    tensors = inputs(70, dtype=torch.float32)
+    tensors = inputs(70, dk, dv, dtype=torch.float32)
     tangents = directions_of(tensors)
     grads = []
     for function in (call, torch.compile(call, backend="aot_eager", fullgraph=True)):
@@ -218,9 +241,7 @@ def test_inverse_against_substitution(C, alike):
     N = N.to(DEVICE) if alike else 0.3 * N.to(DEVICE)
     identity = torch.eye(C, dtype=torch.float64, device=DEVICE)
     want = torch.linalg.solve_triangular(identity + N.double(), identity.expand(3, C, C), upper=False)
-    for backend in (None, "reference"):
-        with force(backend):
-            assert relative(unit_lower_inverse(N), want) <= 1e-5
+    assert relative(unit_lower_inverse(N), want) <= 1e-5
     assert relative(unit_lower_inverse(N.double()), want) <= 1e-12
 
 
@@ -234,7 +255,63 @@ def test_state_pass_against_its_definition(n, d, m):
         S = P[:, :, c] @ S + Z[:, :, c]
     want = torch.stack(want, 2)
     torch.testing.assert_close(state_pass(P.to(DEVICE), Z.to(DEVICE)).cpu(), want, rtol=1e-12, atol=1e-12)
-    for backend in (None, "reference"):  # float32: Triton's kernel where there is one, and without
-        with force(backend):
-            got = state_pass(P.float().to(DEVICE), Z.float().to(DEVICE)).cpu()
-        torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=1e-5 * want.abs().max().item())
+    got = state_pass(P.float().to(DEVICE), Z.float().to(DEVICE)).cpu()
+    torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=1e-5 * want.abs().max().item())
+
+
+# -- in Triton ---------------------------------------------------------------------------------------------------------
+
+
+@needs_triton
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("L", "d"), [(1, 16), (9, 8), (63, 16), (64, 32), (65, 20), (150, 64)])
+def test_kernels_equal_the_recurrence(L, d, reverse):
+    """Shorter than a chunk, a whole one, odd ones, odd widths; float32 throughout."""
+    with launched() as calls:
+        found = compare(inputs(L, d, d, torch.float32), reverse)
+    assert calls == ["forward", "forward", "backward"]
+    for name, (got, want) in found.items():
+        if want.norm() > 0:
+            assert relative(got, want) <= 2e-6, name
+        else:
+            assert got.abs().max() <= 1e-14, name
+
+
+@needs_triton
+@pytest.mark.parametrize("gates", ["strong", "now and then", "none", "alike"])
+def test_kernels_at_extreme_gates(gates):
+    for name, (got, want) in compare(inputs(150, 16, 16, torch.float32, gates)).items():
+        assert got.isfinite().all(), name
+        if want.norm() > 0:
+            assert relative(got, want) <= (5e-5 if gates == "alike" else 2e-6), name
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_kernels_in_half_precision(dtype):
+    for name, (got, want) in compare(inputs(130, 32, 32, dtype), reverse=True).items():
+        assert cosine(got, want) >= 0.9999, name
+        assert relative(got, want) <= 0.01, name
+
+
+@needs_triton
+def test_kernels_equal_the_plain_form_in_both_directions():
+    tensors, results = inputs(100, 16, 16, torch.float32), []
+    tangents = tuple(directions_of(tensors))
+    strided = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in tensors]  # as heads lie in a layer
+    for backend, given in (("reference", tensors), (None, strided)):
+        x = [t.detach().requires_grad_() for t in given]
+        with force(backend), launched() as calls:
+            o, do = gated_delta(*x, tangents, directions=(False, True))
+            results.append([o.detach(), do, *torch.autograd.grad(o.cos().sum(), x)])
+        assert bool(calls) == (backend is None)
+    for plain, fused in zip(*results, strict=True):
+        assert relative(fused, plain.double()) <= 2e-6
+
+
+@needs_triton
+def test_heads_too_wide_for_the_kernels_take_the_plain_form():
+    with launched() as calls:
+        gated_delta(*inputs(20, 80, 80, torch.float32))
+        gated_delta(*inputs(20, 16, 8, torch.float32))
+    assert not calls

@@ -57,6 +57,7 @@ def test_force(monkeypatch):
         (True, torch.float32, 64, True, "triton", "kernels"),
         (True, torch.float64, 64, True, "reference", "float64"),
         (True, torch.float32, 64, False, "reference", "not installed"),
+        (True, torch.bfloat16, 65, True, "reference", "65"),
         (True, torch.float32, 256, True, "reference", "256"),
         (False, torch.float32, 64, True, "reference", "no GPU"),
     ],

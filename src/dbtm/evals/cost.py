@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from dbtm.config import ModelConfig
-from dbtm.kernels.delta import CHUNK
+from dbtm.kernels.delta_ops import chunk_size
 from dbtm.nn import TransportMap
 
 
@@ -44,7 +44,7 @@ def scan_flops(length: int, d: int) -> int:
     """One head's scans in both directions (`kernels.delta`), by chunks of C positions: five products of C x C x d, four
     of C x d x d, one of d x d x d for the state, and the triangular inverse, a third of a C x C x C product.
     """
-    C = min(CHUNK, max(4, 1 << (length - 1).bit_length()))
+    C = chunk_size(length, 4)
     chunks = -(-length // C)
     return 2 * chunks * (10 * C * C * d + 8 * C * d * d + 2 * d**3 + 2 * C**3 // 3)
 

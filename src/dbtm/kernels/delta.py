@@ -12,6 +12,8 @@ hand too and runs it backwards with P^T. Autograd keeps the inputs, (I + N)^-1, 
 
 Everything is float32 or wider. Gamma is float64: a strong decay would leave a float32 sum with no digits for the gates
 that follow it. Only differences of Gamma are exponentiated, masked before exp, so nothing overflows.
+
+This is the plain form, for any device and dtype. On a GPU the same formulas run as a few kernels (`triton_delta`).
 """
 
 from collections.abc import Sequence
@@ -21,10 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dbtm.kernels.delta_ops import state_pass, unit_lower_inverse
+from dbtm.kernels import delta_ops
+from dbtm.kernels.delta_ops import chunk_size, state_pass, unit_lower_inverse
+from dbtm.kernels.dispatch import choose_delta
 from dbtm.kernels.reference import widen
-
-CHUNK = 64
 
 
 class Inputs(NamedTuple):
@@ -51,6 +53,11 @@ def gated_delta(
     q, k are (B, H, L, dk), v (B, H, L, dv), g and beta (B, H, L). A direction that is True scans from the last position
     to the first; several directions are one call, so that they share their launches.
     """
+    if q.shape == v.shape and choose_delta(q.is_cuda, q.dtype, q.shape[-1])[0] == "triton":
+        if tangents is None:
+            return delta_ops.delta(q, k, v, g, beta, list(directions))[0], None
+        o, do, *_ = delta_ops.delta_dual(q, k, v, g, beta, *tangents, list(directions))
+        return o, do
     if tangents is None:
         return _GatedDelta.apply(directions, q, k, v, g, beta), None
     return _GatedDelta.apply(directions, q, k, v, g, beta, *tangents)
@@ -68,8 +75,8 @@ class _GatedDelta(torch.autograd.Function):
         U, S, o = value(x, parts)
         ctx.directions = directions
         ctx.save_for_backward(*inputs, parts.inverse, U, S)
-        # rounded before the stack in `unchunk`: in PyTorch 2.11 a compiled forward that ends in a conversion from a dtype
-        # to the same one has no gradient
+        # rounded before the stack in `unchunk`: PyTorch 2.11 loses the gradient of a compiled forward that ends in a
+        # conversion from a dtype to itself
         o = unchunk(o.to(dtype), directions, L)
         if not tangents:
             return o
@@ -94,7 +101,7 @@ def chunk(each: Sequence[Tensor], directions: tuple[bool, ...]) -> Tensor:
     The end of the scan is filled with zeros, which write nothing (beta = 0) and fade nothing (g = 0).
     """
     L = each[0].shape[2]
-    size = min(CHUNK, max(4, 1 << (L - 1).bit_length()))
+    size = chunk_size(L, 4)
     x = torch.stack([t.flip(2) if reverse else t for t, reverse in zip(each, directions, strict=True)])
     x = F.pad(widen(x)[0], (0, 0) * (x.ndim - 4) + (0, -L % size))
     return x.unflatten(3, (-1, size))

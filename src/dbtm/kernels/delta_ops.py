@@ -1,21 +1,24 @@
-"""The two steps of the chunked delta rule that a compiler should not look into: `torch.ops.dbtm.*`.
+"""What a compiler should not look into of the chunked delta rule: `torch.ops.dbtm.*`.
 
-Both are short chains of batched matrix products, made in place; traced, they would be unrolled into long graphs. On a
-GPU each is one Triton kernel.
+Two steps of the plain form, which are short chains of batched matrix products made in place and would be unrolled into
+long graphs; and the whole of the Triton form.
 """
 
 import torch
 from torch import Tensor
 
-from dbtm.kernels.dispatch import choose_delta
-
+CHUNK = 64
 GROUP = 16  # chunks that one pass of `state_pass` takes in turn; beyond two groups it works on all groups at once
+
+
+def chunk_size(L: int, least: int) -> int:
+    """Positions of a chunk: 64, or the power of two that holds a shorter sequence."""
+    return min(CHUNK, max(least, 1 << (L - 1).bit_length()))
 
 
 @torch.library.custom_op("dbtm::unit_lower_inverse", mutates_args=())
 def unit_lower_inverse(N: Tensor) -> Tensor:
-    """(I + N)^-1 for N (..., C, C) below the diagonal, C = 4, 8, 16 ...: in Triton by substitution, elsewhere from
-    blocks of 4, doubled until they meet.
+    """(I + N)^-1 for N (..., C, C) below the diagonal, C = 4, 8, 16 ..., from blocks of 4, doubled until they meet.
 
         [[A, 0], [L, B]]^-1 = [[A^-1, 0], [-B^-1 L A^-1, B^-1]]
 
@@ -23,10 +26,6 @@ def unit_lower_inverse(N: Tensor) -> Tensor:
     (I - N)(I + N^2)(I + N^4)... is exact on paper only: where keys resemble one another, the powers of N grow like
     binomial coefficients and cancel, and at C = 64 no digit of a float32 is left. Here it serves blocks of 4 alone.
     """
-    if choose_delta(N.is_cuda, N.dtype)[0] == "triton":
-        from dbtm.kernels import triton_delta
-
-        return triton_delta.unit_lower_inverse(N)
     C, precision = N.shape[-1], torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")  # an inverse in TF32 would lose what the wide dtype is for
     try:
@@ -56,15 +55,11 @@ def diagonal_blocks(N: Tensor, size: int) -> Tensor:
 def state_pass(P: Tensor, Z: Tensor) -> Tensor:
     """S_0 = 0, S_{c+1} = P_c S_c + Z_c for P (..., n, d, d) and Z (..., n, d, m): the state that enters each chunk.
 
-    Without Triton, many chunks go in groups: all groups run from the identity and from nothing at once, which gives
+    Many chunks go in groups: all groups run from the identity and from nothing at once, which gives
     what a group does to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk
     takes its share.
     """
     n, d = P.shape[-3:-1]
-    if choose_delta(P.is_cuda, P.dtype, d)[0] == "triton":
-        from dbtm.kernels import triton_delta
-
-        return triton_delta.state_pass(P, Z)
     P_, Z_ = P.reshape(-1, n, d, d), Z.reshape(-1, n, d, Z.shape[-1])
     if n <= 2 * GROUP:
         return _in_turn(P_, Z_, torch.zeros_like(Z_[:, 0])).reshape(Z.shape)
@@ -100,3 +95,80 @@ def _(N):
 @state_pass.register_fake
 def _(P, Z):
     return torch.empty_like(Z, memory_format=torch.contiguous_format)
+
+
+# -- in Triton ---------------------------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("dbtm::delta", mutates_args=())
+def delta(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, directions: list[bool]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """o (directions, B, H, L, d), and for the gradient (I + N)^-1, U and S of every chunk."""
+    from dbtm.kernels import triton_delta
+
+    o, _, inverse, U, S = triton_delta.forward((q, k, v, g, beta), (), directions)
+    return o, inverse, U, S
+
+
+@torch.library.custom_op("dbtm::delta_dual", mutates_args=())
+def delta_dual(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
+    dq: Tensor, dk: Tensor, dv: Tensor, dg: Tensor, dbeta: Tensor, directions: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The same with the tangent do after o. Only o is differentiable, and only towards q, k, v, g, beta."""
+    from dbtm.kernels import triton_delta
+
+    o, do, inverse, U, S = triton_delta.forward((q, k, v, g, beta), (dq, dk, dv, dg, dbeta), directions)
+    assert do is not None
+    return o, do, inverse, U, S
+
+
+@torch.library.custom_op("dbtm::delta_backward", mutates_args=())
+def delta_backward(
+    go: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
+    inverse: Tensor, U: Tensor, S: Tensor, directions: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The value's gradients."""
+    from dbtm.kernels import triton_delta
+
+    return triton_delta.backward(go, (q, k, v, g, beta), inverse, U, S, directions)
+
+
+def _kept(k: Tensor, directions: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
+    B, H, L, d = k.shape
+    C = chunk_size(L, 16)
+    lead = (len(directions), B, H, -(-L // C))
+    inverse, U, S = (k.new_empty((*lead, *size), dtype=torch.float32) for size in ((C, C), (C, d), (d, d)))
+    return inverse, U, S
+
+
+@delta.register_fake
+def _(q, k, v, g, beta, directions):
+    return v.new_empty(len(directions), *v.shape), *_kept(k, directions)
+
+
+@delta_dual.register_fake
+def _(q, k, v, g, beta, dq, dk, dv, dg, dbeta, directions):
+    return v.new_empty(len(directions), *v.shape), v.new_empty(len(directions), *v.shape), *_kept(k, directions)
+
+
+@delta_backward.register_fake
+def _(go, q, k, v, g, beta, inverse, U, S, directions):
+    return tuple(x.new_empty(x.shape) for x in (q, k, v, g, beta))
+
+
+def _save(ctx, inputs, output):
+    constants = output[1:]
+    ctx.mark_non_differentiable(*constants)
+    ctx.save_for_backward(*inputs[:5], *constants[-3:])
+    ctx.directions, ctx.other_inputs = inputs[-1], len(inputs) - 5
+
+
+def _backward(ctx, go, *_):
+    """A tangent is a constant of the loss (it stands in a stop-gradient), so both operators share the value's."""
+    return *delta_backward(go, *ctx.saved_tensors, ctx.directions), *([None] * ctx.other_inputs)
+
+
+delta.register_autograd(_backward, setup_context=_save)
+delta_dual.register_autograd(_backward, setup_context=_save)

@@ -27,6 +27,7 @@ from dbtm.kernels import ops, reference
 BACKENDS = ("reference", "sdpa", "triton")
 HAS_TRITON = find_spec("triton") is not None
 MAX_HEAD_DIM = 128  # wider heads do not fit the kernels' registers
+MAX_DELTA_DIM = 64  # nor these those of the delta rule, which hold states of head_dim x head_dim
 
 _forced: str | None = None
 
@@ -86,11 +87,13 @@ def choose(
 
 
 def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, head_dim: int = 64) -> tuple[str, str]:
-    """(backend, reason) for the two inner operators of the delta rule, which are float32 or wider in any case."""
+    """(backend, reason) for the delta rule; what it computes with is float32 or wider in any case."""
     cuda = torch.cuda.is_available() if cuda is None else cuda
     why_not = no_triton(cuda, dtype, head_dim)
+    if not why_not and head_dim > MAX_DELTA_DIM:
+        why_not = f"head width {head_dim} is over the kernels' {MAX_DELTA_DIM}"
     if _forced != "reference" and not why_not:
-        return "triton", "inverses and the pass over chunks: our Triton kernels, between PyTorch's batched products"
+        return "triton", "value, tangent and gradient chunk by chunk: our Triton kernels"
     return "reference", f"batched products of PyTorch ({why_not or 'forced (DBTM_ATTENTION)'})"
 
 

@@ -1,83 +1,99 @@
-"""The two operators of the chunked delta rule in Triton. Imported only by `delta_ops`, when one of them runs.
+"""Launches the Triton kernels of the delta rule. Imported only by `delta_ops`, when one of its operators runs."""
 
-As batched products they are many launches of next to nothing: blocks of 4 x 4, or one chunk after the other.
-"""
+from collections.abc import Sequence
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
+
+from dbtm.kernels import triton_delta_kernels as kernels
+from dbtm.kernels.delta_ops import chunk_size
 
 COLUMNS = 32  # of the state that one program of the pass carries: enough programs where heads are few
 
 
-@triton.jit
-def inverse_kernel(n_ptr, out_ptr, C: tl.constexpr):
-    """(I + N)^-1 of one C x C matrix by substitution: row i is e_i - sum_{j < i} N_ij row_j.
+class Launch:
+    """Sizes of a call: (B, H, L, d) in chunks of C, in the given directions."""
 
-    One warp holds the whole matrix, so that no row waits for other warps.
-    """
-    index = tl.arange(0, C)
-    at = tl.program_id(0).to(tl.int64) * C * C
-    own = (index[:, None] == index[None, :]).to(tl.float32)
-    M = own
-    for i in range(1, C):
-        n = tl.load(n_ptr + at + i * C + index)
-        row = tl.sum(n[:, None] * M, 0)
-        M = tl.where(index[:, None] == i, own - row[None, :], M)
-    tl.store(out_ptr + at + index[:, None] * C + index[None, :], M)
+    def __init__(self, k: Tensor, directions: Sequence[bool]):
+        B, H, self.L, self.d = k.shape
+        self.heads, self.parts, self.C = B * H, B * H * len(directions), chunk_size(self.L, 16)
+        self.n = triton.cdiv(self.L, self.C)
+        self.reversed = sum(1 << i for i, reverse in enumerate(directions) if reverse)
+        self.lead = (len(directions), B, H)
+        self.like = k
+        precise = torch.get_float32_matmul_precision() == "highest"
+        # three TF32 products make a float32's
+        self.precision = "ieee" if torch.version.hip else "tf32x3" if precise else "tf32"
+        self.block = max(16, triton.next_power_of_2(self.d))
 
+    def blocks(self, *shape: int) -> Tensor:
+        """Room for what lies between kernels, one block a chunk."""
+        return self.like.new_empty((*self.lead, self.n, *shape), dtype=torch.float32)
 
-@triton.jit
-def pass_kernel(
-    p_ptr,
-    z_ptr,
-    s_ptr,
-    CHUNKS: tl.constexpr,
-    D: tl.constexpr,
-    M: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """S_{c+1} = P_c S_c + Z_c for one head and BLOCK_M columns of its state, one chunk after the other."""
-    head = tl.program_id(0).to(tl.int64) * CHUNKS
-    d, m = tl.arange(0, BLOCK_D), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    p_at, p_in = d[:, None] * D + d[None, :], (d[:, None] < D) & (d[None, :] < D)
-    s_at, s_in = d[:, None] * M + m[None, :], (d[:, None] < D) & (m[None, :] < M)
-    S = tl.zeros([BLOCK_D, BLOCK_M], tl.float32)
-    for c in range(CHUNKS):
-        tl.store(s_ptr + (head + c) * D * M + s_at, S, mask=s_in)
-        P = tl.load(p_ptr + (head + c) * D * D + p_at, mask=p_in, other=0.0)
-        Z = tl.load(z_ptr + (head + c) * D * M + s_at, mask=s_in, other=0.0)
-        S = tl.dot(P, S, input_precision=PRECISION) + Z
+    def rows(self, dtype: torch.dtype, *shape: int) -> Tensor:
+        return self.like.new_empty((*self.lead, self.L, *shape), dtype=dtype)
 
+    def chunks(self, kernel, *tensors: Tensor, warps: int = 4) -> None:
+        """One program a chunk."""
+        with torch.cuda.device_of(self.like):
+            kernel[self.n, self.parts](
+                *tensors, self.L, self.heads, self.reversed, C=self.C, D=self.d, BLOCK_D=self.block,
+                PRECISION=self.precision, num_warps=warps, num_stages=1,
+            )  # fmt: skip
 
-def unit_lower_inverse(N: Tensor) -> Tensor:
-    """As in `delta_ops`, for float32."""
-    N = N.contiguous()
-    C, out = N.shape[-1], torch.empty_like(N)
-    with torch.cuda.device_of(N):
-        inverse_kernel[(N.numel() // C**2,)](N, out, C=C, num_warps=1)
-    return out
+    def invert(self, N: Tensor) -> None:
+        with torch.cuda.device_of(self.like):
+            kernels.inverse_kernel[self.parts * self.n,](N, C=self.C, num_warps=1)
+
+    def states(self, P: Tensor, Z: Tensor, back: bool = False) -> Tensor:
+        """The pass over chunks: the state that enters each, or from the end."""
+        S = torch.empty_like(Z)
+        with torch.cuda.device_of(self.like):
+            kernels.pass_kernel[self.parts, triton.cdiv(self.d, COLUMNS)](
+                P, Z, S, CHUNKS=self.n, BACK=back, D=self.d, BLOCK_D=self.block, BLOCK_M=COLUMNS,
+                PRECISION=self.precision, num_warps=4, num_stages=2,
+            )  # fmt: skip
+        return S
 
 
-def state_pass(P: Tensor, Z: Tensor) -> Tensor:
-    """As in `delta_ops`, for float32; products as precise as PyTorch's own are asked to be."""
-    P, Z = P.contiguous(), Z.contiguous()
-    (n, d), m, S = P.shape[-3:-1], Z.shape[-1], torch.empty_like(Z)
-    precise = torch.get_float32_matmul_precision() == "highest"
-    precision = "ieee" if torch.version.hip else "tf32x3" if precise else "tf32"  # three TF32 products make a float32's
-    with torch.cuda.device_of(Z):
-        pass_kernel[(Z.numel() // (n * d * m), triton.cdiv(m, COLUMNS))](
-            *(P, Z, S),
-            CHUNKS=n,
-            D=d,
-            M=m,
-            BLOCK_D=max(16, triton.next_power_of_2(d)),
-            BLOCK_M=COLUMNS,
-            PRECISION=precision,
-            num_warps=4,
-            num_stages=1 if d > 64 else 2,  # the shared memory of small cards
-        )
-    return S
+def forward(
+    inputs: Sequence[Tensor], tangents: Sequence[Tensor], directions: Sequence[bool]
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor]:
+    """o, do where tangents are given, and what the gradient needs: (I + N)^-1, U, S."""
+    q, k, v, g, beta = (x.contiguous() for x in inputs)
+    to, C, d = Launch(k, directions), chunk_size(k.shape[2], 16), k.shape[-1]
+    inverse, W, U, P, Z = to.blocks(C, C), to.blocks(C, d), to.blocks(C, d), to.blocks(d, d), to.blocks(d, d)
+    to.chunks(kernels.scores_kernel, k, g, beta, inverse)
+    to.invert(inverse)
+    to.chunks(kernels.chunk_kernel, k, v, g, beta, inverse, W, U, P, Z)
+    S, o = to.states(P, Z), to.rows(v.dtype, d)
+    to.chunks(kernels.output_kernel, q, k, g, W, U, S, o)
+    if not tangents:
+        return o, None, inverse, U, S
+    dq, dk, dv, dg, dbeta = (x.contiguous() for x in tangents)
+    dU, dZ, do = to.blocks(C, d), Z, torch.empty_like(o)
+    to.chunks(kernels.tangent_chunk_kernel, k, v, g, beta, dk, dv, dg, dbeta, inverse, U, S, dU, dZ, warps=8)
+    dS = to.states(P, dZ)
+    to.chunks(kernels.tangent_output_kernel, q, k, g, dq, dk, dg, W, U, S, dU, dS, do, warps=8)
+    return o, do, inverse, U, S
+
+
+def backward(
+    go: Tensor, inputs: Sequence[Tensor], inverse: Tensor, U: Tensor, S: Tensor, directions: Sequence[bool]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients towards q, k, v, g, beta, over all directions."""
+    q, k, v, g, beta = (x.contiguous() for x in inputs)
+    go, to, C, d = go.contiguous(), Launch(k, directions), chunk_size(k.shape[2], 16), k.shape[-1]
+    gU, P, gZ = to.blocks(C, d), to.blocks(d, d), to.blocks(d, d)
+    to.chunks(kernels.gradient_chunk_kernel, q, k, g, beta, go, inverse, gU, P, gZ, warps=8)
+    gS = to.states(P, gZ, back=True)
+    gq, gk, gv = (to.rows(torch.float32, d) for _ in range(3))
+    gg, gbeta = (to.rows(torch.float32) for _ in range(2))
+    gR, ggamma = to.blocks(C, d), to.blocks(C)
+    to.chunks(
+        kernels.gradient_state_kernel, k, v, g, beta, inverse, U, S, gU, gS, gR, gk, gv, ggamma, gbeta, warps=8
+    )  # fmt: skip
+    to.chunks(kernels.gradient_output_kernel, q, k, g, beta, go, U, S, gR, ggamma, gq, gk, gg, gbeta, warps=8)
+    gq, gk, gv, gg, gbeta = (y.sum(0).to(x.dtype) for y, x in zip((gq, gk, gv, gg, gbeta), inputs, strict=True))
+    return gq, gk, gv, gg, gbeta

@@ -1,0 +1,326 @@
+"""The chunked delta rule in Triton, in the notation of `delta`: one program holds one chunk of one head and direction.
+
+    scores_kernel -> inverse_kernel -> chunk_kernel -> pass_kernel -> output_kernel             value
+    tangent_chunk_kernel -> pass_kernel -> tangent_output_kernel                                tangent, beside it
+    gradient_chunk_kernel -> pass_kernel, last chunk first
+                          -> gradient_state_kernel -> gradient_output_kernel                    gradient
+
+Inputs are (B, H, L, d) and dense; positions beyond L count as zeros, and a direction that scans from the end reads them
+in its own order. What lies between kernels is float32 and in the order of the scan, (directions, B, H, n, ...). D and
+its like are made anew wherever they are needed: the products cost less than memory would.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def places(L, HEADS, REVERSED, C: tl.constexpr):
+    """Of this program's chunk: its number, its (b, h), the positions of its rows, and which of them are inside."""
+    part = tl.program_id(1)
+    index = tl.program_id(0) * C + tl.arange(0, C)
+    reverse = (REVERSED >> (part // HEADS)) & 1
+    chunk = part.to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
+    return chunk, (part % HEADS).to(tl.int64), tl.where(reverse == 1, L - 1 - index, index), index < L
+
+
+@triton.jit
+def rows_of(ptr, head, at, inside, L, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The chunk's rows of a (B, H, L, d) tensor, (C, BLOCK_D)."""
+    d = tl.arange(0, BLOCK_D)
+    where = (head * L + at)[:, None] * D + d[None, :]
+    return tl.load(ptr + where, mask=inside[:, None] & (d[None, :] < D), other=0.0).to(tl.float32)
+
+
+@triton.jit
+def write_rows(ptr, x, head, at, inside, L, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """`rows_of`, the other way."""
+    d = tl.arange(0, BLOCK_D)
+    where = (head * L + at)[:, None] * D + d[None, :]
+    tl.store(ptr + where, x.to(ptr.dtype.element_ty), mask=inside[:, None] & (d[None, :] < D))
+
+
+@triton.jit
+def gates_of(ptr, head, at, inside, L):
+    """The chunk's entries of a (B, H, L) tensor, (C,)."""
+    return tl.load(ptr + head * L + at, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def block_of(ptr, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    """The chunk's block of a (..., n, ROWS, COLUMNS) tensor."""
+    r, c = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
+    return tl.load(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, mask=(r < ROWS) & (c < COLUMNS), other=0.0)
+
+
+@triton.jit
+def write_block(ptr, x, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    """`block_of`, the other way."""
+    r, c = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
+    tl.store(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, x, mask=(r < ROWS) & (c < COLUMNS))
+
+
+@triton.jit
+def dot(a, b, PRECISION: tl.constexpr):
+    return tl.dot(a, b, input_precision=PRECISION)
+
+
+@triton.jit
+def running(g):
+    """The running sum of g in float64 (see `delta`), as a sum of two float32, and its last value."""
+    gamma = tl.cumsum(g.to(tl.float64), 0)
+    high = gamma.to(tl.float32)
+    return high, (gamma - high.to(tl.float64)).to(tl.float32), tl.sum(g.to(tl.float64), 0)
+
+
+@triton.jit
+def differences(high, low):
+    """x_i - x_j, rounded once: the high parts of close numbers cancel without a rounding."""
+    return (high[:, None] - high[None, :]) + (low[:, None] - low[None, :])
+
+
+@triton.jit
+def decays(g, C: tl.constexpr):
+    """start (C, 1), end (C, 1), through and D (C, C) of `delta.Parts`."""
+    i = tl.arange(0, C)
+    high, low, last = running(g)
+    D = tl.exp(tl.where(i[:, None] >= i[None, :], differences(high, low), -float("inf")))
+    end = (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)
+    return tl.exp(high)[:, None], tl.exp(end)[:, None], tl.exp(last.to(tl.float32)), D
+
+
+@triton.jit
+def below(x, C: tl.constexpr):
+    """What stands below the diagonal."""
+    i = tl.arange(0, C)
+    return tl.where(i[:, None] > i[None, :], x, 0.0)
+
+
+@triton.jit
+def scores_kernel(
+    k_ptr, g_ptr, beta_ptr, n_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """N = beta D k k^T below the diagonal."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
+    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
+    _, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    write_block(n_ptr, beta * below(dot(k, tl.trans(k), PRECISION) * decay, C), chunk, C, C, C, C)
+
+
+@triton.jit
+def inverse_kernel(n_ptr, C: tl.constexpr):
+    """N becomes (I + N)^-1 by substitution: row i is e_i - sum_{j < i} N_ij row_j.
+
+    One warp holds the whole matrix, so that no row waits for other warps.
+    """
+    index = tl.arange(0, C)
+    at = tl.program_id(0).to(tl.int64) * C * C
+    own = (index[:, None] == index[None, :]).to(tl.float32)
+    M = own
+    for i in range(1, C):
+        n = tl.load(n_ptr + at + i * C + index)
+        row = tl.sum(n[:, None] * M, 0)
+        M = tl.where(index[:, None] == i, own - row[None, :], M)
+    tl.store(n_ptr + at + index[:, None] * C + index[None, :], M)
+
+
+@triton.jit
+def chunk_kernel(
+    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, u_ptr, p_ptr, z_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """W, U as if the chunk began empty, and P, Z of the pass."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    k, v = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D), rows_of(v_ptr, head, at, inside, L, D, BLOCK_D)
+    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
+    start, end, through, _ = decays(gates_of(g_ptr, head, at, inside, L), C)
+    inverse = block_of(inverse_ptr, chunk, C, C, C, C)
+    W, U = dot(inverse, beta * start * k, PRECISION), dot(inverse, beta * v, PRECISION)
+    end_k = tl.trans(end * k)
+    d = tl.arange(0, BLOCK_D)
+    P = tl.where(d[:, None] == d[None, :], through, 0.0) - dot(end_k, W, PRECISION)
+    write_block(w_ptr, W, chunk, C, D, C, BLOCK_D)
+    write_block(u_ptr, U, chunk, C, D, C, BLOCK_D)
+    write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)
+    write_block(z_ptr, dot(end_k, U, PRECISION), chunk, D, D, BLOCK_D, BLOCK_D)
+
+
+@triton.jit
+def pass_kernel(
+    p_ptr, z_ptr, s_ptr, CHUNKS: tl.constexpr, BACK: tl.constexpr,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """S_{c+1} = P_c S_c + Z_c from S_0 = 0 for one head and BLOCK_M columns of its state, one chunk after the other;
+    BACK: S_{c-1} = P_c^T S_c + Z_c, from the last chunk to the first.
+    """
+    head = tl.program_id(0).to(tl.int64) * CHUNKS
+    d, m = tl.arange(0, BLOCK_D), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    p_at = d[None, :] * D + d[:, None] if BACK else d[:, None] * D + d[None, :]
+    p_in = (d[:, None] < D) & (d[None, :] < D)
+    s_at, s_in = d[:, None] * D + m[None, :], (d[:, None] < D) & (m[None, :] < D)
+    S = tl.zeros([BLOCK_D, BLOCK_M], tl.float32)
+    for i in range(CHUNKS):
+        c = head + (CHUNKS - 1 - i if BACK else i)
+        tl.store(s_ptr + c * D * D + s_at, S, mask=s_in)
+        P = tl.load(p_ptr + c * D * D + p_at, mask=p_in, other=0.0)
+        Z = tl.load(z_ptr + c * D * D + s_at, mask=s_in, other=0.0)
+        S = dot(P, S, PRECISION) + Z
+
+
+@triton.jit
+def output_kernel(
+    q_ptr, k_ptr, g_ptr, w_ptr, u_ptr, s_ptr, o_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """U of the chunk as it began, in the place of U alone, and o."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
+    start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
+    U = block_of(u_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), S, PRECISION)
+    write_block(u_ptr, U, chunk, C, D, C, BLOCK_D)
+    o = dot(start * q, S, PRECISION) + dot(dot(q, tl.trans(k), PRECISION) * decay, U, PRECISION)
+    write_rows(o_ptr, o, tl.program_id(1).to(tl.int64), at, inside, L, D, BLOCK_D)
+
+
+@triton.jit
+def tangent_chunk_kernel(
+    k_ptr, v_ptr, g_ptr, beta_ptr, dk_ptr, dv_ptr, dg_ptr, dbeta_ptr,
+    inverse_ptr, u_ptr, s_ptr, du_ptr, dz_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dU as if dS were 0 at the start of the chunk, and dZ."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    k, dk = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D), rows_of(dk_ptr, head, at, inside, L, D, BLOCK_D)
+    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
+    dbeta = gates_of(dbeta_ptr, head, at, inside, L)[:, None]
+    start, end, through, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    high, low, last = running(gates_of(dg_ptr, head, at, inside, L))
+    dgamma, to_end = high[:, None], (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)[:, None]
+    dk_k = dot(dk, tl.trans(k), PRECISION)
+    kk = dot(k, tl.trans(k), PRECISION) * decay
+    dN = below(dbeta * kk + beta * ((dk_k + tl.trans(dk_k)) * decay + differences(high, low) * kk), C)
+    U = block_of(u_ptr, chunk, C, D, C, BLOCK_D)
+    dR = -dot(dN, U, PRECISION)  # with dN U taken off already
+    S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
+    dR += dbeta * (rows_of(v_ptr, head, at, inside, L, D, BLOCK_D) - dot(start * k, S, PRECISION))
+    dk += dgamma * k
+    dR += beta * (rows_of(dv_ptr, head, at, inside, L, D, BLOCK_D) - dot(start * dk, S, PRECISION))
+    dU = dot(block_of(inverse_ptr, chunk, C, C, C, C), dR, PRECISION)
+    write_block(du_ptr, dU, chunk, C, D, C, BLOCK_D)
+    dk += (to_end - dgamma) * k
+    dZ = dot(tl.trans(end * dk), U, PRECISION) + dot(tl.trans(end * k), dU, PRECISION)
+    write_block(dz_ptr, dZ + through * last.to(tl.float32) * S, chunk, D, D, BLOCK_D, BLOCK_D)
+
+
+@triton.jit
+def tangent_output_kernel(
+    q_ptr, k_ptr, g_ptr, dq_ptr, dk_ptr, dg_ptr, w_ptr, u_ptr, s_ptr, du_ptr, ds_ptr, do_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """do."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
+    dq, dk = rows_of(dq_ptr, head, at, inside, L, D, BLOCK_D), rows_of(dk_ptr, head, at, inside, L, D, BLOCK_D)
+    start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    high, low, _ = running(gates_of(dg_ptr, head, at, inside, L))
+    qk = dot(q, tl.trans(k), PRECISION) * decay
+    dqk = (dot(dq, tl.trans(k), PRECISION) + dot(q, tl.trans(dk), PRECISION)) * decay + differences(high, low) * qk
+    do = dot(dqk, block_of(u_ptr, chunk, C, D, C, BLOCK_D), PRECISION)
+    do += dot(start * (dq + high[:, None] * q), block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D), PRECISION)
+    dS = block_of(ds_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
+    do += dot(start * q, dS, PRECISION)
+    dU = block_of(du_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), dS, PRECISION)
+    do += dot(qk, dU, PRECISION)
+    write_rows(do_ptr, do, tl.program_id(1).to(tl.int64), at, inside, L, D, BLOCK_D)
+
+
+@triton.jit
+def gradient_chunk_kernel(
+    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, inverse_ptr, gu_ptr, p_ptr, gz_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradient towards U through o, P again, and what o adds to the gradient towards the state before the chunk."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
+    go = rows_of(go_ptr, tl.program_id(1).to(tl.int64), at, inside, L, D, BLOCK_D)
+    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
+    start, end, through, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    gU = dot(tl.trans(dot(q, tl.trans(k), PRECISION) * decay), go, PRECISION)
+    W = dot(block_of(inverse_ptr, chunk, C, C, C, C), beta * start * k, PRECISION)
+    d = tl.arange(0, BLOCK_D)
+    P = tl.where(d[:, None] == d[None, :], through, 0.0) - dot(tl.trans(end * k), W, PRECISION)
+    gZ = dot(tl.trans(start * q), go, PRECISION) - dot(tl.trans(W), gU, PRECISION)
+    write_block(gu_ptr, gU, chunk, C, D, C, BLOCK_D)
+    write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)
+    write_block(gz_ptr, gZ, chunk, D, D, BLOCK_D, BLOCK_D)
+
+
+@triton.jit
+def gradient_state_kernel(
+    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, u_ptr, s_ptr, gu_ptr, gs_ptr,
+    gr_ptr, gk_ptr, gv_ptr, ggamma_ptr, gbeta_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradients towards R and v, and what those towards k, Gamma and beta have from the states S and S'."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    part = tl.program_id(1).to(tl.int64)
+    k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
+    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
+    start, end, through, _ = decays(gates_of(g_ptr, head, at, inside, L), C)
+    # S' = e^Gamma_C S + (end k)^T U
+    gS = block_of(gs_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
+    gend_k = dot(block_of(u_ptr, chunk, C, D, C, BLOCK_D), tl.trans(gS), PRECISION)
+    gk = end * gend_k
+    glog_end = tl.sum(gk * k, 1)
+    gU = block_of(gu_ptr, chunk, C, D, C, BLOCK_D) + dot(end * k, gS, PRECISION)
+    gR = dot(tl.trans(block_of(inverse_ptr, chunk, C, C, C, C)), gU, PRECISION)
+    write_block(gr_ptr, gR, chunk, C, D, C, BLOCK_D)
+    # R = beta (v - start k S)
+    S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
+    glast = tl.sum(glog_end, 0) + through * tl.sum(tl.sum(gS * S, 1), 0)
+    v = rows_of(v_ptr, head, at, inside, L, D, BLOCK_D)
+    gbeta = tl.sum(gR * (v - dot(start * k, S, PRECISION)), 1)
+    write_rows(gv_ptr, beta * gR, part, at, inside, L, D, BLOCK_D)
+    from_start = -start * dot(beta * gR, tl.trans(S), PRECISION)
+    write_rows(gk_ptr, gk + from_start, part, at, inside, L, D, BLOCK_D)
+    i = tl.arange(0, C)
+    ggamma = tl.sum(from_start * k, 1) - glog_end + tl.where(i == C - 1, glast, 0.0)
+    tl.store(ggamma_ptr + chunk * C + i, ggamma)
+    tl.store(gbeta_ptr + part * L + at, gbeta, mask=inside)
+
+
+@triton.jit
+def gradient_output_kernel(
+    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, u_ptr, s_ptr, gr_ptr, ggamma_ptr,
+    gq_ptr, gk_ptr, gg_ptr, gbeta_ptr, L, HEADS, REVERSED,
+    C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The rest: through N and q k^T, and towards g from that towards Gamma."""
+    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
+    part, i = tl.program_id(1).to(tl.int64), tl.arange(0, C)
+    k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
+    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
+    start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    U = block_of(u_ptr, chunk, C, D, C, BLOCK_D)
+    ggamma = tl.load(ggamma_ptr + chunk * C + i)
+    # N = beta D k k^T below the diagonal
+    kk = dot(k, tl.trans(k), PRECISION) * decay
+    gN = -below(dot(block_of(gr_ptr, chunk, C, D, C, BLOCK_D), tl.trans(U), PRECISION), C)
+    gbeta = tl.sum(gN * kk, 1) + tl.load(gbeta_ptr + part * L + at, mask=inside, other=0.0)
+    tl.store(gbeta_ptr + part * L + at, gbeta, mask=inside)
+    glog = beta * gN * kk
+    gkk = beta * gN * decay
+    gk = dot(gkk + tl.trans(gkk), k, PRECISION) + rows_of(gk_ptr, part, at, inside, L, D, BLOCK_D)
+    # o = start q S + (D q k^T) U
+    q = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D)
+    go = rows_of(go_ptr, part, at, inside, L, D, BLOCK_D)
+    gqk = dot(go, tl.trans(U), PRECISION) * decay
+    glog += gqk * dot(q, tl.trans(k), PRECISION)
+    write_rows(gk_ptr, gk + dot(tl.trans(gqk), q, PRECISION), part, at, inside, L, D, BLOCK_D)
+    from_start = start * dot(go, tl.trans(block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)), PRECISION)
+    write_rows(gq_ptr, dot(gqk, k, PRECISION) + from_start, part, at, inside, L, D, BLOCK_D)
+    ggamma += tl.sum(from_start * q, 1) + tl.sum(glog, 1) - tl.sum(glog, 0)
+    tl.store(gg_ptr + part * L + at, tl.cumsum(ggamma, 0, reverse=True), mask=inside)
