@@ -1,10 +1,11 @@
-"""Puzzles as other people make them, to see whether the packaged model solves more than its own generator's.
+"""Puzzles made in other ways, to see whether the packaged model solves more than its own generator's.
 
     python benchmarks/other_puzzles.py --n 500 --json results/sudoku-others.json
 
 Grids and clues of `dbtm.tasks.sudoku.generate` come from a randomised solver and digging in random order. These do not:
-they start from one shuffled textbook grid or are filled row by row, and lose clues in point-symmetric pairs, in reading
-order, digit by digit, or until none can be spared.
+they start from one shuffled textbook grid, or from three boxes filled at random and a solver for the rest, and lose
+clues in point-symmetric pairs, in reading order, digit by digit, or until none can be spared. Six published ones join
+them.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import numpy as np
 from rich.progress import track
 
 from dbtm import load
+from dbtm.atomic import write_bytes
 from dbtm.evals.provenance import made
 from dbtm.evals.sudoku import sweep
 from dbtm.tasks.sudoku.puzzle import parse
@@ -24,7 +26,7 @@ from dbtm.tasks.sudoku.solver import count_solutions, solve, solve_many
 PUBLISHED = {  # name: clues as printed
     "Wikipedia's example": "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",
     "Project Euler 96, grid 1": "003020600900305001001806400008102900700000008006708200002609500800203009005010300",
-    "Norvig's hard1": "4.....8.5.3..........7......2.....6.....8.4......1.......6.3.7.5..2.....1.4......",
+    "Norvig's grid2": "4.....8.5.3..........7......2.....6.....8.4......1.......6.3.7.5..2.....1.4......",
     "Inkala 2010": "..53.....8......2..7..1.5..4....53...1..7...6..32...8..6.5....9..4....3......97..",
     "Inkala 2012": "8..........36......7..9.2...5...7.......457.....1...3...1....68..85...1..9....4..",
     "AI Escargot": "1....7.9..3..2...8..96..5....53..9...1..8...26....4...3......1..4......7..7...3..",
@@ -63,29 +65,29 @@ def dig(grid: np.ndarray, groups: list[list[int]], fewest: int) -> np.ndarray:
 
 
 def symmetric(random: Random) -> np.ndarray:
-    """Clues symmetric about the centre, as newspapers print them; 26 to 36."""
+    """Clues symmetric about the centre, as newspapers print them."""
     pairs = [[cell, 80 - cell] if cell != 40 else [40] for cell in range(41)]
     return dig(textbook_grid(random), random.sample(pairs, len(pairs)), random.randint(26, 36))
 
 
 def minimal(random: Random) -> np.ndarray:
-    """No clue can be spared: mostly 22 to 26."""
+    """No clue can be spared."""
     return dig(filled_grid(random), [[cell] for cell in random.sample(range(81), 81)], 17)
 
 
 def reading_order(random: Random) -> np.ndarray:
-    """Emptied from the first cell on, so that the clues crowd the last rows; 28 to 34."""
+    """Emptied from the first cell on, so that the clues crowd the last rows."""
     return dig(filled_grid(random), [[cell] for cell in range(81)], random.randint(28, 34))
 
 
 def by_digit(random: Random) -> np.ndarray:
-    """Emptied one digit after the other, so that some digits hardly appear; 26 to 32."""
+    """Emptied one digit after the other, so that some digits hardly appear."""
     grid, cells = textbook_grid(random), random.sample(range(81), 81)
     return dig(grid, [[cell] for cell in sorted(cells, key=grid.__getitem__)], random.randint(26, 32))
 
 
 def easy(random: Random) -> np.ndarray:
-    """A textbook grid with 36 to 50 clues left at random."""
+    """Many clues left, at random."""
     return dig(textbook_grid(random), [[cell] for cell in random.sample(range(81), 81)], random.randint(36, 50))
 
 
@@ -111,13 +113,14 @@ def main() -> None:
         solutions, counts = solve_many(puzzles)
         assert (counts == 1).all(), f"{name}: a puzzle with {counts[counts != 1][0]} solutions"
         clues = np.count_nonzero(puzzles, axis=-1)
+        given = {"kind": name, "about": about, "fewest_clues": int(clues.min()), "most_clues": int(clues.max())}
         print(f"{name}: {clues.min()} to {clues.max()} clues, {clues.mean():.1f} on average")
         for row in sweep(sampler, puzzles, solutions, [(nfe, None) for nfe in budgets]):
             print(f"  {row.nfe:2d} NFE: {row.solved} of {row.total}, {100 * row.solved / row.total:.1f} %", flush=True)
-            rows.append({"kind": name, "about": about, "mean_clues": float(clues.mean())} | row.document())
+            rows.append(given | {"mean_clues": float(clues.mean())} | row.document())
     if options.json:
         made_by = {"seed": options.seed, "model": "sudoku (packaged)"} | made(sampler.model.embedding.device)
-        options.json.write_text(json.dumps({"rows": rows} | made_by, indent=1) + "\n")
+        write_bytes(options.json, (json.dumps({"rows": rows} | made_by, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

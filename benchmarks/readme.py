@@ -91,7 +91,9 @@ def speed() -> str:
         lines.append(
             f"| step of a four-block map ({ours}), B = {B}, L = {L}, V = {V}, against `torch.func.jvp` ({theirs}) "
             f"(the paper's kernel on an A100: {row['paper_speed']} x, {row['paper_memory']} x) | "
-            f"{row['speed']:.1f} x as fast, {row['memory']:.1f} x less memory |"
+            f"{row['speed']:.1f} x as fast, {row['memory']:.1f} x less memory; neither compiled, "
+            f"{row['ms']['replayed']['jvp'] / row['ms']['replayed']['ours']:.1f} x as fast as graphs, "
+            f"{row['ms']['plain']['jvp'] / row['ms']['plain']['ours']:.1f} x plain |"
         )
     for row in read("bench-head")["rows"]:
         lines.append(
@@ -140,7 +142,8 @@ def other_puzzles() -> str:
         found = {row["nfe"]: row for row in rows if row["kind"] == kind}
         first = found[budgets[0]]
         rates = " | ".join(f"{100 * found[nfe]['rate']:.1f}" for nfe in budgets)
-        lines.append(f"| {first['about']} ({first['total']}) | {first['mean_clues']:.1f} | {rates} |")
+        clues = f"{first['fewest_clues']}-{first['most_clues']}, mean {first['mean_clues']:.1f}"
+        lines.append(f"| {first['about']} ({first['total']}) | {clues} | {rates} |")
     return "\n".join(lines)
 
 

@@ -195,19 +195,39 @@ def test_nothing_leaks_from_the_end(reverse):
     assert relative(got[:, :, :, read], want) <= 1e-12
 
 
-def test_what_autograd_keeps_grows_like_the_length():
+@pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
+def test_what_autograd_keeps_grows_like_the_length(dk, dv):
     def kept(L: int) -> int:
         sizes = []
-        x = [t.requires_grad_() for t in inputs(L, dtype=torch.float32)]
+        x = [t.requires_grad_() for t in inputs(L, dk, dv, dtype=torch.float32)]
         with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()), lambda _: None):
             gated_delta(*x, directions=(False, True))
         return sum(sizes)
 
-    assert kept(1024) == 2 * kept(512)
+    assert kept(256) == 2 * kept(128)
 
 
-def test_forward_mode_is_refused_rather_than_wrong():
-    tensors = tuple(inputs(5))
+@pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
+def test_tangents_are_constants_and_inputs_may_be(dk, dv):
+    """No gradient through a tangent, and none asked for where an input needs none; an expanded one is taken."""
+    tensors = inputs(20, dk, dv, torch.float32)
+    tangents = [x.requires_grad_() for x in directions_of(tensors)]
+    found = []
+    for needed in (range(5), (1, 3)):
+        x = [t.detach().requires_grad_(i in needed) for i, t in enumerate(tensors)]
+        o, do = gated_delta(*x, tuple(tangents))
+        assert not do.requires_grad
+        o.sum().backward()
+        assert all((x[i].grad is not None) == (i in needed) for i in range(5))
+        found.append(x)
+    assert all(x.grad is None for x in tangents)
+    for i in (1, 3):
+        assert torch.equal(found[0][i].grad, found[1][i].grad)
+
+
+@pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
+def test_forward_mode_is_refused_rather_than_wrong(dk, dv):
+    tensors = tuple(inputs(5, dk, dv, torch.float32))
     with pytest.raises(RuntimeError, match="jvp"):
         jvp(lambda *x: gated_delta(*x)[0], tensors, tensors)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dbtm.kernels import ops
+from dbtm.kernels import delta_ops, ops
 from dbtm.kernels.dispatch import attention, force
 from tests.kernels.conftest import DEVICE, needs_triton
 
@@ -25,6 +25,24 @@ def test_operators_keep_their_contracts(softcap):
     torch.library.opcheck(ops.attention_dual, (*inputs, *tangents, softcap))
     o, lse = ops.attention(q, k, v, softcap)
     torch.library.opcheck(ops.attention_backward, (torch.randn_like(o), q, k, v, o, lse, softcap))
+
+
+def test_operators_of_the_delta_rule_keep_theirs():
+    """With strided inputs and both directions."""
+    q, k, v, dq, dk, dv = views(2, L=20)
+    g, beta, dg, dbeta = torch.randn(4, 2, 20, 3, device=DEVICE).sigmoid().transpose(2, 3)
+    inputs = [x.detach().requires_grad_() for x in (q, k, v, -g, beta)]
+    torch.library.opcheck(delta_ops.delta, (*inputs, [False, True]))
+    torch.library.opcheck(delta_ops.delta_dual, (*inputs, dq, dk, dv, dg, dbeta, [False, True]))
+    values = [x.detach() for x in inputs]
+    o, *kept = delta_ops.delta(*values, [False, True])
+    torch.library.opcheck(delta_ops.delta_backward, (torch.randn_like(o), *values, *kept, [False, True]))
+
+
+def test_forward_mode_is_refused_rather_than_wrong():
+    qkv = tuple(views(1))
+    with force("triton"), pytest.raises(RuntimeError, match="jvp"):
+        torch.func.jvp(lambda *x: attention(*x)[0], qkv, qkv)
 
 
 def test_compiled_without_a_break_equals_eager():

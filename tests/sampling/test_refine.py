@@ -44,6 +44,16 @@ def test_given_tokens_never_change_and_budget_holds(sampler, scorer, nfe, commit
         assert (trace.nfe == nfe).all()
 
 
+@pytest.mark.parametrize("options", [{}, {"commit": False}, {"scorer": "none"}, {"temperature": 0.8}, {"nfe": 1}])
+def test_a_trace_changes_nothing(sampler, options):
+    """Without one the last round is not scored."""
+    tokens, clean = prompts(20)
+    options = {"nfe": 3, "kappa": 0.6, "scorer": "quality", **options}
+    shown, plain = (sampler.sample(tokens=tokens, clean=clean, trace=t, **options) for t in (True, False))
+    assert np.array_equal(shown.tokens, plain.tokens)
+    assert np.array_equal(shown.nfe, plain.nfe)
+
+
 def test_a_sample_reports_the_evaluations_it_used(sampler):
     tokens, clean = prompts(40)
     trace = sampler.sample(tokens=tokens, clean=clean, nfe=8, kappa=0.5, trace=True)

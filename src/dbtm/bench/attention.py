@@ -113,7 +113,8 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
                 try:
                     call()  # gradients exist from here on, and are not counted
                 except TorchDynamoException as error:
-                    refused[name] = next(line for line in reversed(str(error).splitlines()) if "Error" in line)
+                    lines = [line for line in str(error).splitlines() if "Error" in line]
+                    refused[name] = lines[-1] if lines else type(error).__name__
                     continue
                 calls[name] = call
             held[way] = {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()}

@@ -44,7 +44,10 @@ def measure_prior(
 def measure_rounds(
     config: ModelConfig, batch: int, device: torch.device, compiled: bool, repeats: int, nfe: int = 4
 ) -> dict[str, Any]:
-    """Milliseconds of a round of a batch, eager and compiled, with every round used (kappa 2 commits by the floor)."""
+    """Milliseconds of a round of a batch, eager and compiled, with every round used (kappa 2 commits by the floor).
+
+    The mean of all rounds; the last is not scored.
+    """
     scorer: Literal["quality", "confidence"] = "quality" if config.quality else "confidence"
     torch.manual_seed(0)
     model = TransportMap(config).to(device).eval().requires_grad_(False)

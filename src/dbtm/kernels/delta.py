@@ -25,7 +25,7 @@ from torch import Tensor
 
 from dbtm.kernels import delta_ops
 from dbtm.kernels.delta_ops import chunk_size, state_pass, unit_lower_inverse
-from dbtm.kernels.dispatch import choose_delta
+from dbtm.kernels.dispatch import choose_delta, refuse_forward_mode
 from dbtm.kernels.reference import widen
 
 
@@ -54,6 +54,7 @@ def gated_delta(
     to the first; several directions are one call, so that they share their launches.
     """
     if q.shape == v.shape and choose_delta(q.is_cuda, q.dtype, q.shape[-1])[0] == "triton":
+        refuse_forward_mode(q, k, v, g, beta)
         if tangents is None:
             return delta_ops.delta(q, k, v, g, beta, list(directions))[0], None
         o, do, *_ = delta_ops.delta_dual(q, k, v, g, beta, *tangents, list(directions))

@@ -161,12 +161,15 @@ def _(go, q, k, v, g, beta, inverse, U, S, directions):
 def _save(ctx, inputs, output):
     constants = output[1:]
     ctx.mark_non_differentiable(*constants)
+    ctx.set_materialize_grads(False)  # of the constants: as much as is kept
     ctx.save_for_backward(*inputs[:5], *constants[-3:])
     ctx.directions, ctx.other_inputs = inputs[-1], len(inputs) - 5
 
 
 def _backward(ctx, go, *_):
     """A tangent is a constant of the loss (it stands in a stop-gradient), so both operators share the value's."""
+    if go is None:
+        return (None,) * (5 + ctx.other_inputs)
     return *delta_backward(go, *ctx.saved_tensors, ctx.directions), *([None] * ctx.other_inputs)
 
 

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from dbtm.errors import UsageError, nearest
 from dbtm.kernels import ops, reference
@@ -97,6 +98,12 @@ def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, h
     return "reference", f"batched products of PyTorch ({why_not or 'forced (DBTM_ATTENTION)'})"
 
 
+def refuse_forward_mode(*tensors: Tensor) -> None:
+    """PyTorch would drop the tangent of a custom operator without a word."""
+    if any(unpack_dual(x).tangent is not None for x in tensors):
+        raise RuntimeError("torch.func.jvp does not see into the Triton kernels: give tangents, or force('reference')")
+
+
 def attention(
     q: Tensor,
     k: Tensor,
@@ -108,6 +115,7 @@ def attention(
     kind = (q.is_cuda, q.dtype, q.shape[-1])
     backend, _ = choose(softcap, tangents is not None, *kind)
     if backend == "triton":
+        refuse_forward_mode(q, k, v)
         if tangents is None:
             return ops.attention(q, k, v, softcap)[0], None
         o, do, _ = ops.attention_dual(q, k, v, *tangents, softcap)

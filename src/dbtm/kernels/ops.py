@@ -65,12 +65,15 @@ def _(go, q, k, v, o, lse, softcap):
 def _save(ctx, inputs, output):
     (q, k, v, *others), (o, *constants) = inputs, output
     ctx.mark_non_differentiable(*constants)
+    ctx.set_materialize_grads(False)  # of the constants
     ctx.save_for_backward(q, k, v, o, constants[-1])
     ctx.softcap, ctx.other_inputs = others[-1], len(others)
 
 
 def _backward(ctx, go, *_):
     """A tangent is a constant of the loss (it stands in a stop-gradient), so both operators share the value's."""
+    if go is None:
+        return (None,) * (3 + ctx.other_inputs)
     return *attention_backward(go, *ctx.saved_tensors, ctx.softcap), *([None] * ctx.other_inputs)
 
 

@@ -37,14 +37,16 @@ class Launch:
     def chunks(self, kernel, *tensors: Tensor, warps: int = 4) -> None:
         """One program a chunk."""
         with torch.cuda.device_of(self.like):
-            kernel[self.n, self.parts](
+            kernel[self.parts, self.n](
                 *tensors, self.L, self.heads, self.reversed, C=self.C, D=self.d, BLOCK_D=self.block,
                 PRECISION=self.precision, num_warps=warps, num_stages=1,
             )  # fmt: skip
 
-    def invert(self, N: Tensor) -> None:
+    def inverse(self, N: Tensor) -> Tensor:
+        out = torch.empty_like(N)
         with torch.cuda.device_of(self.like):
-            kernels.inverse_kernel[self.parts * self.n,](N, C=self.C, num_warps=1)
+            kernels.inverse_kernel[self.parts * self.n,](N, out, C=self.C, num_warps=1)
+        return out
 
     def states(self, P: Tensor, Z: Tensor, back: bool = False) -> Tensor:
         """The pass over chunks: the state that enters each, or from the end."""
@@ -62,17 +64,18 @@ def forward(
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor]:
     """o, do where tangents are given, and what the gradient needs: (I + N)^-1, U, S."""
     q, k, v, g, beta = (x.contiguous() for x in inputs)
-    to, C, d = Launch(k, directions), chunk_size(k.shape[2], 16), k.shape[-1]
-    inverse, W, U, P, Z = to.blocks(C, C), to.blocks(C, d), to.blocks(C, d), to.blocks(d, d), to.blocks(d, d)
-    to.chunks(kernels.scores_kernel, k, g, beta, inverse)
-    to.invert(inverse)
-    to.chunks(kernels.chunk_kernel, k, v, g, beta, inverse, W, U, P, Z)
-    S, o = to.states(P, Z), to.rows(v.dtype, d)
-    to.chunks(kernels.output_kernel, q, k, g, W, U, S, o)
+    to = Launch(k, directions)
+    C, d = to.C, to.d
+    N, W, alone, P, Z = to.blocks(C, C), to.blocks(C, d), to.blocks(C, d), to.blocks(d, d), to.blocks(d, d)
+    to.chunks(kernels.scores_kernel, k, g, beta, N)
+    inverse = to.inverse(N)
+    to.chunks(kernels.chunk_kernel, k, v, g, beta, inverse, W, alone, P, Z)
+    S, U, o = to.states(P, Z), to.blocks(C, d), to.rows(v.dtype, d)
+    to.chunks(kernels.output_kernel, q, k, g, W, alone, S, U, o)
     if not tangents:
         return o, None, inverse, U, S
     dq, dk, dv, dg, dbeta = (x.contiguous() for x in tangents)
-    dU, dZ, do = to.blocks(C, d), Z, torch.empty_like(o)
+    dU, dZ, do = alone, Z, torch.empty_like(o)  # the memory of what has been used
     to.chunks(kernels.tangent_chunk_kernel, k, v, g, beta, dk, dv, dg, dbeta, inverse, U, S, dU, dZ, warps=8)
     dS = to.states(P, dZ)
     to.chunks(kernels.tangent_output_kernel, q, k, g, dq, dk, dg, W, U, S, dU, dS, do, warps=8)
@@ -84,16 +87,15 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients towards q, k, v, g, beta, over all directions."""
     q, k, v, g, beta = (x.contiguous() for x in inputs)
-    go, to, C, d = go.contiguous(), Launch(k, directions), chunk_size(k.shape[2], 16), k.shape[-1]
+    go, to = go.contiguous(), Launch(k, directions)
+    C, d = to.C, to.d
     gU, P, gZ = to.blocks(C, d), to.blocks(d, d), to.blocks(d, d)
     to.chunks(kernels.gradient_chunk_kernel, q, k, g, beta, go, inverse, gU, P, gZ, warps=8)
     gS = to.states(P, gZ, back=True)
     gq, gk, gv = (to.rows(torch.float32, d) for _ in range(3))
     gg, gbeta = (to.rows(torch.float32) for _ in range(2))
-    gR, ggamma = to.blocks(C, d), to.blocks(C)
-    to.chunks(
-        kernels.gradient_state_kernel, k, v, g, beta, inverse, U, S, gU, gS, gR, gk, gv, ggamma, gbeta, warps=8
-    )  # fmt: skip
-    to.chunks(kernels.gradient_output_kernel, q, k, g, beta, go, U, S, gR, ggamma, gq, gk, gg, gbeta, warps=8)
+    gR, parts = to.blocks(C, d), (to.blocks(C, d), to.blocks(C), to.blocks(C))
+    to.chunks(kernels.gradient_state_kernel, k, v, g, beta, inverse, U, S, gU, gS, gR, gv, *parts, warps=8)
+    to.chunks(kernels.gradient_output_kernel, q, k, g, beta, go, U, S, gR, *parts, gq, gk, gg, gbeta, warps=8)
     gq, gk, gv, gg, gbeta = (y.sum(0).to(x.dtype) for y, x in zip((gq, gk, gv, gg, gbeta), inputs, strict=True))
     return gq, gk, gv, gg, gbeta

@@ -7,7 +7,8 @@
 
 Inputs are (B, H, L, d) and dense; positions beyond L count as zeros, and a direction that scans from the end reads them
 in its own order. What lies between kernels is float32 and in the order of the scan, (directions, B, H, n, ...). D and
-its like are made anew wherever they are needed: the products cost less than memory would.
+its like are made anew wherever they are needed: the products cost less than memory would. No kernel
+writes what it reads.
 """
 
 import triton
@@ -17,10 +18,10 @@ import triton.language as tl
 @triton.jit
 def places(L, HEADS, REVERSED, C: tl.constexpr):
     """Of this program's chunk: its number, its (b, h), the positions of its rows, and which of them are inside."""
-    part = tl.program_id(1)
-    index = tl.program_id(0) * C + tl.arange(0, C)
+    part = tl.program_id(0)
+    index = tl.program_id(1) * C + tl.arange(0, C)
     reverse = (REVERSED >> (part // HEADS)) & 1
-    chunk = part.to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
+    chunk = part.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
     return chunk, (part % HEADS).to(tl.int64), tl.where(reverse == 1, L - 1 - index, index), index < L
 
 
@@ -110,8 +111,8 @@ def scores_kernel(
 
 
 @triton.jit
-def inverse_kernel(n_ptr, C: tl.constexpr):
-    """N becomes (I + N)^-1 by substitution: row i is e_i - sum_{j < i} N_ij row_j.
+def inverse_kernel(n_ptr, inverse_ptr, C: tl.constexpr):
+    """(I + N)^-1 by substitution: row i is e_i - sum_{j < i} N_ij row_j.
 
     One warp holds the whole matrix, so that no row waits for other warps.
     """
@@ -123,12 +124,12 @@ def inverse_kernel(n_ptr, C: tl.constexpr):
         n = tl.load(n_ptr + at + i * C + index)
         row = tl.sum(n[:, None] * M, 0)
         M = tl.where(index[:, None] == i, own - row[None, :], M)
-    tl.store(n_ptr + at + index[:, None] * C + index[None, :], M)
+    tl.store(inverse_ptr + at + index[:, None] * C + index[None, :], M)
 
 
 @triton.jit
 def chunk_kernel(
-    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, u_ptr, p_ptr, z_ptr, L, HEADS, REVERSED,
+    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, alone_ptr, p_ptr, z_ptr, L, HEADS, REVERSED,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """W, U as if the chunk began empty, and P, Z of the pass."""
@@ -142,7 +143,7 @@ def chunk_kernel(
     d = tl.arange(0, BLOCK_D)
     P = tl.where(d[:, None] == d[None, :], through, 0.0) - dot(end_k, W, PRECISION)
     write_block(w_ptr, W, chunk, C, D, C, BLOCK_D)
-    write_block(u_ptr, U, chunk, C, D, C, BLOCK_D)
+    write_block(alone_ptr, U, chunk, C, D, C, BLOCK_D)
     write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)
     write_block(z_ptr, dot(end_k, U, PRECISION), chunk, D, D, BLOCK_D, BLOCK_D)
 
@@ -171,18 +172,18 @@ def pass_kernel(
 
 @triton.jit
 def output_kernel(
-    q_ptr, k_ptr, g_ptr, w_ptr, u_ptr, s_ptr, o_ptr, L, HEADS, REVERSED,
+    q_ptr, k_ptr, g_ptr, w_ptr, alone_ptr, s_ptr, u_ptr, o_ptr, L, HEADS, REVERSED,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """U of the chunk as it began, in the place of U alone, and o."""
+    """U of the chunk as it began, and o."""
     chunk, head, at, inside = places(L, HEADS, REVERSED, C)
     q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
     start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
     S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
-    U = block_of(u_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), S, PRECISION)
+    U = block_of(alone_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), S, PRECISION)
     write_block(u_ptr, U, chunk, C, D, C, BLOCK_D)
     o = dot(start * q, S, PRECISION) + dot(dot(q, tl.trans(k), PRECISION) * decay, U, PRECISION)
-    write_rows(o_ptr, o, tl.program_id(1).to(tl.int64), at, inside, L, D, BLOCK_D)
+    write_rows(o_ptr, o, tl.program_id(0).to(tl.int64), at, inside, L, D, BLOCK_D)
 
 
 @triton.jit
@@ -234,7 +235,7 @@ def tangent_output_kernel(
     do += dot(start * q, dS, PRECISION)
     dU = block_of(du_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), dS, PRECISION)
     do += dot(qk, dU, PRECISION)
-    write_rows(do_ptr, do, tl.program_id(1).to(tl.int64), at, inside, L, D, BLOCK_D)
+    write_rows(do_ptr, do, tl.program_id(0).to(tl.int64), at, inside, L, D, BLOCK_D)
 
 
 @triton.jit
@@ -245,7 +246,7 @@ def gradient_chunk_kernel(
     """The gradient towards U through o, P again, and what o adds to the gradient towards the state before the chunk."""
     chunk, head, at, inside = places(L, HEADS, REVERSED, C)
     q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
-    go = rows_of(go_ptr, tl.program_id(1).to(tl.int64), at, inside, L, D, BLOCK_D)
+    go = rows_of(go_ptr, tl.program_id(0).to(tl.int64), at, inside, L, D, BLOCK_D)
     beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
     start, end, through, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
     gU = dot(tl.trans(dot(q, tl.trans(k), PRECISION) * decay), go, PRECISION)
@@ -261,12 +262,12 @@ def gradient_chunk_kernel(
 @triton.jit
 def gradient_state_kernel(
     k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, u_ptr, s_ptr, gu_ptr, gs_ptr,
-    gr_ptr, gk_ptr, gv_ptr, ggamma_ptr, gbeta_ptr, L, HEADS, REVERSED,
+    gr_ptr, gv_ptr, k_part_ptr, gamma_part_ptr, beta_part_ptr, L, HEADS, REVERSED,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients towards R and v, and what those towards k, Gamma and beta have from the states S and S'."""
     chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    part = tl.program_id(1).to(tl.int64)
+    part = tl.program_id(0).to(tl.int64)
     k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
     beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
     start, end, through, _ = decays(gates_of(g_ptr, head, at, inside, L), C)
@@ -285,35 +286,34 @@ def gradient_state_kernel(
     gbeta = tl.sum(gR * (v - dot(start * k, S, PRECISION)), 1)
     write_rows(gv_ptr, beta * gR, part, at, inside, L, D, BLOCK_D)
     from_start = -start * dot(beta * gR, tl.trans(S), PRECISION)
-    write_rows(gk_ptr, gk + from_start, part, at, inside, L, D, BLOCK_D)
+    write_block(k_part_ptr, gk + from_start, chunk, C, D, C, BLOCK_D)
     i = tl.arange(0, C)
     ggamma = tl.sum(from_start * k, 1) - glog_end + tl.where(i == C - 1, glast, 0.0)
-    tl.store(ggamma_ptr + chunk * C + i, ggamma)
-    tl.store(gbeta_ptr + part * L + at, gbeta, mask=inside)
+    tl.store(gamma_part_ptr + chunk * C + i, ggamma)
+    tl.store(beta_part_ptr + chunk * C + i, gbeta)
 
 
 @triton.jit
 def gradient_output_kernel(
-    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, u_ptr, s_ptr, gr_ptr, ggamma_ptr,
+    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, u_ptr, s_ptr, gr_ptr, k_part_ptr, gamma_part_ptr, beta_part_ptr,
     gq_ptr, gk_ptr, gg_ptr, gbeta_ptr, L, HEADS, REVERSED,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The rest: through N and q k^T, and towards g from that towards Gamma."""
     chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    part, i = tl.program_id(1).to(tl.int64), tl.arange(0, C)
+    part, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
     k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
     beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
     start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
     U = block_of(u_ptr, chunk, C, D, C, BLOCK_D)
-    ggamma = tl.load(ggamma_ptr + chunk * C + i)
     # N = beta D k k^T below the diagonal
     kk = dot(k, tl.trans(k), PRECISION) * decay
     gN = -below(dot(block_of(gr_ptr, chunk, C, D, C, BLOCK_D), tl.trans(U), PRECISION), C)
-    gbeta = tl.sum(gN * kk, 1) + tl.load(gbeta_ptr + part * L + at, mask=inside, other=0.0)
+    gbeta = tl.sum(gN * kk, 1) + tl.load(beta_part_ptr + chunk * C + i)
     tl.store(gbeta_ptr + part * L + at, gbeta, mask=inside)
     glog = beta * gN * kk
     gkk = beta * gN * decay
-    gk = dot(gkk + tl.trans(gkk), k, PRECISION) + rows_of(gk_ptr, part, at, inside, L, D, BLOCK_D)
+    gk = dot(gkk + tl.trans(gkk), k, PRECISION) + block_of(k_part_ptr, chunk, C, D, C, BLOCK_D)
     # o = start q S + (D q k^T) U
     q = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D)
     go = rows_of(go_ptr, part, at, inside, L, D, BLOCK_D)
@@ -322,5 +322,5 @@ def gradient_output_kernel(
     write_rows(gk_ptr, gk + dot(tl.trans(gqk), q, PRECISION), part, at, inside, L, D, BLOCK_D)
     from_start = start * dot(go, tl.trans(block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)), PRECISION)
     write_rows(gq_ptr, dot(gqk, k, PRECISION) + from_start, part, at, inside, L, D, BLOCK_D)
-    ggamma += tl.sum(from_start * q, 1) + tl.sum(glog, 1) - tl.sum(glog, 0)
+    ggamma = tl.load(gamma_part_ptr + chunk * C + i) + tl.sum(from_start * q, 1) + tl.sum(glog, 1) - tl.sum(glog, 0)
     tl.store(gg_ptr + part * L + at, tl.cumsum(ggamma, 0, reverse=True), mask=inside)

@@ -7,7 +7,8 @@
         x <- x_hat on C_r, fresh noise elsewhere                              (commit)
           or T(x) on C_r, fresh noise elsewhere                               (non-commit)
 
-A sample stops by itself when all its positions are committed; it then leaves the batch.
+A sample stops by itself when all its positions are committed; it then leaves the batch. The last round keeps whatever
+it proposes, so that its q is computed for a trace alone.
 """
 
 from collections.abc import Callable
@@ -97,7 +98,7 @@ def refine(
             h = torch.where(held[..., None], model.embed_noise(p), h)
         trunk = passes.hidden(model.condition(h, p))
         key_B = rng.fold(seed, CHOICE, now.index, r)
-        scorer = options.scorer if trace or r < options.nfe else "none"  # the last round keeps all that it proposes
+        scorer = options.scorer if trace or r < options.nfe else "none"
         proposed, score = _score(model, passes, trunk, tokens, committed, options, key_B, scorer)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(now.clean, 1.0, score)
@@ -105,7 +106,7 @@ def refine(
             committed = commit(score, committed, r, options.nfe, options.kappa)
         else:
             held = _hold(score, now.clean, r, options)
-        if not options.commit or model.recall is not None:
+        if (not options.commit or model.recall is not None) and r < options.nfe:
             p = model.head(trunk)[0].softmax(-1)
         tokens_BL[active], committed_BL[active], score_BL[active] = tokens, committed, score.to(score_BL.dtype)
         nfe_B[active] = r
