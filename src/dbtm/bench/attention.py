@@ -11,6 +11,7 @@ from torch.func import jvp
 from dbtm import losses
 from dbtm.bench.timing import matrix_peak, milliseconds, peak_bytes, replayed
 from dbtm.config import ModelConfig
+from dbtm.evals.cost import map_flops
 from dbtm.kernels.dispatch import attention, choose, force, no_triton
 from dbtm.losses.head import chunked_head
 from dbtm.nn import TransportMap
@@ -88,9 +89,10 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
 
     On a CPU both plain, as PyTorch launches them; on a GPU also replayed as CUDA graphs, and compiled and replayed, as
     our trainer runs its own. `speed` and `memory` compare the fastest way of each; one that PyTorch cannot compile has
-    the reason in `refused`.
+    the reason in `refused`. The floor is that of `step_flops`, at the measured matrix peak.
     """
     gpu = device.type == "cuda"
+    peak = matrix_peak(device, torch.bfloat16 if gpu else torch.float32)
     for B, L, V, speed, memory in STEPS if gpu else SMALL_STEPS:
         width, heads = (512, 8) if gpu else (64, 4)
         config = ModelConfig(
@@ -126,6 +128,7 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
             "size": [B, L, V],
             "ms": taken,
             "peak_gib": held,
+            "floor_ms": 1e3 * B * step_flops(config) / peak,
             "best": best,
             "refused": refused,
             "speed": taken[best["jvp"]]["jvp"] / taken[best["ours"]]["ours"],
@@ -133,6 +136,14 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
             "paper_speed": speed,
             "paper_memory": memory,
         }
+
+
+def step_flops(config: ModelConfig) -> int:
+    """FLOPs of the matrix products of a transport step of one sequence: value, tangent, and two for the gradient, at
+    the blocks and the head; of the embedding x0 W and its gradient.
+    """
+    product = 2 * config.length * config.vocab * config.width
+    return 4 * (map_flops(config) - 2 * product) + (4 + 2) * product
 
 
 def _ours(model: TransportMap, state, compiled: bool) -> Callable[[], None]:

@@ -5,8 +5,9 @@ from typing import Any, Literal
 import torch
 
 from dbtm import rng
-from dbtm.bench.timing import milliseconds, peak_bytes
+from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
 from dbtm.config import ModelConfig, SampleConfig
+from dbtm.evals.cost import map_flops, quality_flops
 from dbtm.nn import TransportMap
 from dbtm.sampling import Sampler
 from dbtm.sampling.prior import Prior, cholesky_factor
@@ -29,15 +30,30 @@ def measure_prior(
     calls = {"dense": lambda: noise.dense().to(model.dtype) @ model.embedding.to(model.dtype)}
     calls |= {"in chunks": lambda: model.embed_noise(noise), "cholesky": lambda: prior.draw(noise)}
     taken = milliseconds(calls, device, repeats)
+    peak, rate = matrix_peak(device, model.dtype), bandwidth(device)
     return {
         "vocab": vocab,
         "width": width,
         "batch": batch,
         "length": length,
         "ms": taken | milliseconds(factor, device, 2),
+        "floor_ms": prior_floors(batch * length, vocab, width, model.dtype.itemsize, peak, rate),
         "peak_gib": {name: peak_bytes(call, device) / 2**30 for name, call in calls.items()},
         "speed": taken["dense"] / taken["cholesky"],
         "speed_vs_chunks": taken["in chunks"] / taken["cholesky"],
+    }
+
+
+def prior_floors(rows: int, vocab: int, width: int, itemsize: int, peak: float, rate: float) -> dict[str, float]:
+    """Milliseconds that the measured peaks allow: products of (rows, n) with (n, width), where n is the vocabulary or,
+    by the factor, the width; draws that exist whole cross the memory twice. Random numbers are not counted.
+    """
+    product, draw = 2e3 * rows * width / peak, 2e3 * rows * itemsize / rate
+    result = draw / 2 * width
+    return {
+        "dense": max(vocab * product, vocab * draw + result),
+        "in chunks": max(vocab * product, result),
+        "cholesky": max(width * product, width * draw + result),
     }
 
 
@@ -58,4 +74,11 @@ def measure_rounds(
     if compiled:
         sampler.compile()
         taken |= milliseconds({"compiled": lambda: sampler.sample(batch, kappa=2.0)}, device, repeats)
-    return {"batch": batch, "nfe": nfe, "scorer": scorer, "ms_per_round": {k: v / nfe for k, v in taken.items()}}
+    flops = map_flops(config) + (quality_flops(config) if config.quality else 0)
+    return {
+        "batch": batch,
+        "nfe": nfe,
+        "scorer": scorer,
+        "ms_per_round": {k: v / nfe for k, v in taken.items()},
+        "floor_ms": 1e3 * batch * flops / matrix_peak(device, model.dtype),
+    }

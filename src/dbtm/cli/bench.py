@@ -87,9 +87,9 @@ def attention(repeats: Repeats = 10, device: Device = "auto", json_file: Json = 
     cells = [(what, name) for what in ("ms", "peak_gib") for name in ("ours", "jvp")]
     _print(
         "transport step of a four-block map, against torch.func.jvp with its graph",
-        ("B, L, V", "way", "ours ms", "jvp ms", "ours GiB", "jvp GiB"),
+        ("B, L, V", "way", "ours ms", "jvp ms", "ours GiB", "jvp GiB", "floor ms"),
         (
-            (str(r["size"]), way, *(r[what][way].get(name, "-") for what, name in cells))
+            (str(r["size"]), way, *(r[what][way].get(name, "-") for what, name in cells), r["floor_ms"])
             for r in steps
             for way in r["ms"]
         ),
@@ -151,12 +151,15 @@ def sampler(
     )
     _print(
         f"x0 W at V = {vocab}, D = {width}: {prior['batch']} x {prior['length']} positions",
-        ("draw", "ms", "peak GiB"),
-        ((name, prior["ms"][name], prior["peak_gib"].get(name, "")) for name in prior["ms"]),
+        ("draw", "ms", "peak GiB", "floor ms"),
+        (
+            (name, ms, *(prior[what].get(name, "") for what in ("peak_gib", "floor_ms")))
+            for name, ms in prior["ms"].items()
+        ),
     )
     print(f"the Cholesky draw is {prior['speed']:.1f}x as fast as the dense one; its factor is made once")
     per_round = ", ".join(f"{name} {ms:.3g} ms" for name, ms in rounds["ms_per_round"].items())
-    print(f"a round of {rounds['batch']} samples of {recipe}: {per_round}")
+    print(f"a round of {rounds['batch']} samples of {recipe}: {per_round}; floor {rounds['floor_ms']:.3g} ms")
     _write(json_file, {"recipe": recipe, "prior": prior, "rounds": rounds}, target)
 
 
