@@ -13,7 +13,7 @@ hand too and runs it backwards with P^T. Autograd keeps the inputs, (I + N)^-1, 
 Everything is float32 or wider. Gamma is float64: a strong decay would leave a float32 sum with no digits for the gates
 that follow it. Only differences of Gamma are exponentiated, masked before exp, so nothing overflows.
 
-This is the plain form, for any device and dtype. On a GPU the same formulas run as a few kernels (`triton_delta`).
+This is the plain form, for any device and dtype; `triton_delta` has the same formulas as a few kernels.
 """
 
 from collections.abc import Sequence

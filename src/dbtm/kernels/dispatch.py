@@ -9,7 +9,7 @@ Backends of one call of attention:
 On a GPU, values alone without a softcap go to sdpa, which is the faster there; everything else goes to the kernels.
 
 DBTM_ATTENTION=reference|sdpa|triton in the environment, or `force`, overrides the choice wherever it can be obeyed;
-"reference" also keeps the delta rule from Triton.
+the delta rule goes by it too.
 """
 
 import os
@@ -93,9 +93,13 @@ def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, h
     why_not = no_triton(cuda, dtype, head_dim)
     if not why_not and head_dim > MAX_DELTA_DIM:
         why_not = f"head width {head_dim} is over the kernels' {MAX_DELTA_DIM}"
-    if _forced != "reference" and not why_not:
+    if not why_not and _forced == "reference":
+        why_not = "forced (DBTM_ATTENTION)"
+    if not why_not and cuda and _forced != "triton":
+        why_not = "our Triton kernels have not run on a GPU yet: DBTM_ATTENTION=triton tries them"
+    if not why_not:
         return "triton", "value, tangent and gradient chunk by chunk: our Triton kernels"
-    return "reference", f"batched products of PyTorch ({why_not or 'forced (DBTM_ATTENTION)'})"
+    return "reference", f"batched products of PyTorch ({why_not})"
 
 
 def refuse_forward_mode(*tensors: Tensor) -> None:
