@@ -6,7 +6,7 @@ from dbtm.config import SampleConfig
 from dbtm.errors import UsageError
 from dbtm.sampling import Sampler, integrate, iterate
 from dbtm.sampling.decode import count_committed, propose
-from dbtm.sampling.refine import Passes, noise, refine
+from dbtm.sampling.refine import NOISE, Passes, keys, noise, refine
 from dbtm.simplex import State
 from tests.conftest import random_map
 
@@ -139,7 +139,7 @@ def test_self_conditioning_reads_the_round_before():
     sampler = Sampler(model, SampleConfig(nfe=2, kappa=2.0, fresh_noise=False))
     trace = sampler.sample(3, seed=4, trace=True)
     given = sampler.given(np.zeros((3, L), dtype=np.int64), None)
-    x0 = noise(model, given, 4, 1, 1.0).dense()
+    x0 = noise(model, keys(given, 4, NOISE, 1)[:, 0], 1.0).dense()
     first = model(x0)
     committed = torch.tensor(trace.rounds[0].committed)
     tokens = torch.tensor(trace.rounds[0].tokens)

@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 
 from dbtm.nn import TransportMap
-from dbtm.sampling.refine import Given, noise
+from dbtm.sampling.refine import NOISE, Given, keys, noise
 from dbtm.sampling.trace import Trace
 from dbtm.simplex import State
 
 
 def _start(model: TransportMap, given: Given, seed: int, sigma: float) -> tuple[Tensor, Tensor]:
     """x0 with the given tokens clean, and the mask of what is free, (B, L, 1)."""
-    x0_BLV = noise(model, given, seed, 1, sigma).dense()
+    x0_BLV = noise(model, keys(given, seed, NOISE, 1)[:, 0], sigma).dense()
     free = ~given.clean
     return State(given.tokens, free.to(x0_BLV.dtype), x0_BLV).dense(), free[..., None]
 

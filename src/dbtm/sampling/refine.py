@@ -60,11 +60,15 @@ class Given:
         return Given(self.tokens[keep], self.clean[keep], self.index[keep])
 
 
-def noise(model: TransportMap, given: Given, seed: int, round: int, sigma: float) -> Noise:
+def keys(given: Given, seed: int, stream: int, rounds: int) -> Tensor:
+    """The keys of all rounds at once, (B, rounds): one by one, their hashes would be most of a round's launches."""
+    return rng.fold(seed, stream, given.index[:, None], torch.arange(1, rounds + 1, device=given.index.device))
+
+
+def noise(model: TransportMap, key_B: Tensor, sigma: float) -> Noise:
     """x0 of a round."""
-    key_B = rng.fold(seed, NOISE, given.index, round)
     dtype = torch.promote_types(model.dtype, torch.float32)
-    return Noise(key_B, given.tokens.shape[1], model.config.vocab, sigma, dtype)
+    return Noise(key_B, model.config.length, model.config.vocab, sigma, dtype)
 
 
 @torch.no_grad()
@@ -88,18 +92,22 @@ def refine(
     nfe_B = torch.zeros(len(tokens_BL), dtype=torch.int64, device=tokens_BL.device)
     held: Tensor | None = None  # non-commit mode: the mask of what the last round holds
     p: Tensor | None = None  # distributions of the last round, where this one reads them
+    noise_BR = keys(given, seed, NOISE, options.nfe)
+    choice_BR = keys(given, seed, CHOICE, options.nfe) if options.temperature else None
     rounds = []
     for r in range(1, options.nfe + 1):
         now = full.rows(active)
-        noise_BLD = prior.draw(noise(model, now, seed, r if options.fresh_noise else 1, options.sigma or 1.0))
+        noise_BLD = prior.draw(
+            noise(model, noise_BR[active, r - 1 if options.fresh_noise else 0], options.sigma or 1.0)
+        )
         tokens, committed = tokens_BL[active], committed_BL[active]
         h = torch.where(committed[..., None], model.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
         if held is not None and p is not None:
             h = torch.where(held[..., None], model.embed_noise(p), h)
         trunk = passes.hidden(model.condition(h, p))
-        key_B = rng.fold(seed, CHOICE, now.index, r)
+        choice_B = None if choice_BR is None else choice_BR[active, r - 1]
         scorer = options.scorer if trace or r < options.nfe else "none"
-        proposed, score = _score(model, passes, trunk, tokens, committed, options, key_B, scorer)
+        proposed, score = _score(model, passes, trunk, tokens, committed, options, choice_B, scorer)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(now.clean, 1.0, score)
         if options.commit:
@@ -124,13 +132,13 @@ def refine(
 
 
 def _score(
-    model, passes: Passes, trunk, tokens, committed, options: SampleConfig, key_B: Tensor, scorer: str
+    model, passes: Passes, trunk, tokens, committed, options: SampleConfig, choice_B: Tensor | None, scorer: str
 ) -> tuple[Tensor, Tensor]:
     """Proposed tokens and their commit score; logits exist for as many samples at a time as the budget holds."""
     vocab = model.config.vocab
     parts = []
     for rows in torch.arange(len(tokens), device=tokens.device).split(max(1, BUDGET // (12 * vocab * tokens.shape[1]))):
-        uniform = rng.uniform(key_B[rows], tokens.shape[1]) if options.temperature else None
+        uniform = None if choice_B is None else rng.uniform(choice_B[rows], tokens.shape[1])
         counts = None
         if options.repetition_penalty:
             counts = count_committed(tokens[rows], committed[rows], vocab)
