@@ -33,6 +33,16 @@ def test_known_splitmix_output():
     ]
 
 
+def test_seeds_of_any_size():
+    """Python integers count by their lowest 64 bits."""
+    for seed in (2**63, 2**64 - 1, -(2**63) - 1, 10**30):
+        wrapped = seed % 2**64
+        signed = wrapped - 2**64 if wrapped >= 2**63 else wrapped
+        assert rng.fold(seed, 1, 2) == rng.fold(torch.tensor(signed), 1, 2)
+        assert rng.fold(5, seed) == rng.fold(5, signed)
+    assert rng.fold(2**63) != rng.fold(2**63 - 1)
+
+
 def test_a_row_depends_on_its_key_alone():
     key = rng.fold(3, 5, torch.arange(10))
     whole = rng.normal(key, 4, 7)

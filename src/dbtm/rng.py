@@ -33,11 +33,15 @@ def mix(z: Tensor) -> Tensor:
     return z ^ _shift_right(z, 31)
 
 
+def _words(value: Tensor | int) -> Tensor:
+    """64-bit words: of a Python integer the lowest 64 bits."""
+    return torch.as_tensor(_signed(value % (1 << 64)) if isinstance(value, int) else value, dtype=torch.int64)
+
+
 def fold(key: Tensor | int, *values: Tensor | int) -> Tensor:
     """Fold values into a key, one after the other; tensors broadcast: `fold(seed, step, index_B)` gives key_B."""
-    out = torch.as_tensor(key, dtype=torch.int64)
-    for value in values:
-        value = torch.as_tensor(value, dtype=torch.int64)
+    out = _words(key)
+    for value in map(_words, values):
         out = mix(mix(out.to(value.device) if out.dim() == 0 else out) + _GOLDEN * (value + 1))
     return out
 

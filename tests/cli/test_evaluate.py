@@ -52,9 +52,11 @@ def test_the_json_says_what_was_measured_and_on_what(command, untrained, tmp_pat
     whole = json.loads(target.read_text())
     assert whole.keys() == {"rows", "model", "data", "hardware", "torch", "commit", "date"}
     settings = [(row["clues"], row["nfe"], row["kappa"]) for row in whole["rows"]]
-    assert settings == [(c, nfe, k) for c in (5, 6) for nfe, k in ((1, 0.0), (3, 0.0), (3, 1.0))], "NFE 1 once"
+    assert settings == [(c, nfe, k) for c in (5, 6) for nfe in (1, 3) for k in (0.0, 1.0)]
     assert {row["scorer"] for row in whole["rows"]} == {"confidence"}
-    assert [row["mean_nfe"] for row in whole["rows"][:3]] == [1, 1, 3], "kappa 0 commits all at once, 1 never does"
+    assert [row["mean_nfe"] for row in whole["rows"][:4]] == [1, 1, 1, 3], "kappa 0 commits all at once, 1 never does"
+    once, again = whole["rows"][:2]
+    assert once | {"kappa": 1.0} == again, "one evaluation is made once"
     assert whole["data"] == {"clues": [5, 6], "n": 8, "seed": 7}
     assert whole["model"]["parameters"] == sum(p.numel() for p in dbtm.load(untrained).model.parameters())
     weights = (untrained / "ema.safetensors").read_bytes()

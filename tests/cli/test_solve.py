@@ -86,7 +86,7 @@ def test_what_is_no_puzzle_is_refused_in_one_line(command, puzzle, words):
 def test_files_that_cannot_be_read_are_refused(command, tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     assert "cannot read" in command("solve", tmp_path / "binary")[2]
-    assert "no such file" in command("solve", tmp_path)[2], "a folder is not read"
+    assert "Is a directory" in command("solve", tmp_path)[2]
 
 
 def test_a_complaint_names_the_file(tmp_path):
@@ -227,3 +227,13 @@ def test_an_unknown_demo_is_refused(command, tmp_path):
     code, _, err = command("demo", "sudko", "--out", tmp_path)
     assert code == 2
     assert "did you mean 'sudoku'" in err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_an_output_without_box_characters(encoding):
+    """As a Windows redirection or the POSIX locale has it: a frame of ASCII, and the exit code is the answer's."""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-m", "dbtm", "solve"], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert b"+---------+" in done.stdout
+    assert done.stdout.isascii()

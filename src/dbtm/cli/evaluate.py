@@ -69,7 +69,7 @@ def sudoku(
     from rich.console import Console
 
     from dbtm.evals.report import document, threshold_table
-    from dbtm.evals.sudoku import settings
+    from dbtm.evals.sudoku import of_thresholds, settings
 
     with progress_bar() as progress:
         sets, data = _from_csv(sampler, puzzles) if puzzles else _generated(sampler, counts, n or 2000, seed, progress)
@@ -86,7 +86,8 @@ def sudoku(
         from dbtm.evals.cost import cost
         from dbtm.recipes import recipe
 
-        every = [row for _, rows in found for row in rows]
+        # one evaluation commits everything, whatever the threshold: it was made once, and stands there for each
+        every = [each for _, rows in found for row in rows for each in of_thresholds(row, thresholds)]
         # The paper's cost comes from its sizes: 512 wide, 8 blocks.
         about = {**model(sampler, checkpoint), "paper": cost(recipe("sudoku-paper").model)}
         whole = document(every, about, {**data, "seed": seed}, sampler.device)

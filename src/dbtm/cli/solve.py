@@ -106,7 +106,7 @@ def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
         return (sys.stdin.read() if _stdin_waits() else "").strip() or None, "stdin: "
     if argument == "-":
         return sys.stdin.read() if sys.stdin else "", "stdin: "
-    if _is_file(argument):
+    if _exists(argument):
         try:
             return Path(argument).read_text(encoding="utf-8"), f"{argument}: "
         except (OSError, UnicodeDecodeError) as error:
@@ -116,9 +116,10 @@ def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
     return argument, ""
 
 
-def _is_file(name: str) -> bool:
+def _exists(name: str) -> bool:
+    """Whether there is a file, pipe or folder of this name."""
     try:
-        return Path(name).is_file()
+        return bool(name) and Path(name).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
 
@@ -189,9 +190,10 @@ def find_answer(
         puzzle_C = parse(BUILT_IN[layout.cells])
     if len(puzzle_C) != layout.cells:
         sizes = {16: "4 x 4", 81: "9 x 9"}
+        makers = {16: "`dbtm train sudoku-mini` makes one", 81: "'sudoku' is the one in the package"}
         raise UsageError(
             f"the puzzle is {sizes[len(puzzle_C)]}, but the checkpoint '{checkpoint}' solves {sizes[layout.cells]} "
-            "grids: give another --checkpoint (`dbtm train sudoku-mini` makes one for 4 x 4)"
+            f"grids: give another --checkpoint ({makers[len(puzzle_C)]})"
         )
     changes: dict[str, Any] = {"kappa": kappa, "scorer": scorer}
     changes = {"nfe": nfe} | {name: value for name, value in changes.items() if value is not None}

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,12 @@ class Row:
 def settings(nfes: Sequence[int], kappas: Sequence[float | None]) -> list[tuple[int, float | None]]:
     """The (budget, threshold) pairs that differ: a budget of 1 is asked once. None stands for the tuned threshold."""
     return [(nfe, kappa) for nfe in nfes for kappa in (kappas if nfe > 1 else kappas[:1])]
+
+
+def of_thresholds(row: Row, kappas: Sequence[float | None]) -> list[Row]:
+    """The row, or with a budget of 1 one for every threshold that was asked for: the number is the same."""
+    asked = [kappa for kappa in kappas if kappa is not None]
+    return [replace(row, kappa=kappa) for kappa in asked] if row.nfe == 1 and asked else [row]
 
 
 def sweep(

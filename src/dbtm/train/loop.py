@@ -41,7 +41,7 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError(f"train.device={name}, but PyTorch sees no GPU here: use train.device=cpu")
+        raise UsageError(f"device {name}: PyTorch sees no GPU here; use cpu, or auto")
     return torch.device(name)
 
 

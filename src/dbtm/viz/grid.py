@@ -54,6 +54,10 @@ def kinds(puzzle_C: np.ndarray, now: Round) -> list[str]:
     ]
 
 
+# stroke across, stroke down, an empty cell, corners; ASCII for an output that has no others
+FRAME, ASCII = "─│·┌┬┐├┼┤└┴┘", "-|.+++++++++"
+
+
 @dataclass(frozen=True)
 class SudokuTrace:
     """What rich prints for a trace: `console.print(SudokuTrace(puzzle, rounds))`."""
@@ -63,8 +67,9 @@ class SudokuTrace:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         colour = console.color_system is not None and not console.no_color
+        frame = ASCII if options.ascii_only else FRAME
         grids = [
-            Text("\n").join([_title(number, self.puzzle_C, now), *_grid_lines(self.puzzle_C, now, colour)])
+            Text("\n").join([_title(number, self.puzzle_C, now), *_grid_lines(self.puzzle_C, now, colour, frame)])
             for number, now in enumerate(self.rounds, start=1)
         ]
         yield Columns(grids, padding=(1, 3))
@@ -91,22 +96,23 @@ def _mark(kind: str, colour: bool) -> str:
     return LOOKS[kind].mark if colour else LOOKS[kind].plain_mark
 
 
-def _grid_lines(puzzle_C: np.ndarray, now: Round, colour: bool) -> Iterator[Text]:
+def _grid_lines(puzzle_C: np.ndarray, now: Round, colour: bool, frame: str) -> Iterator[Text]:
     """The grid with its frame, line by line."""
+    across, down, empty, corners = frame[0], frame[1], frame[2], frame[3:]
     size = math.isqrt(len(puzzle_C))
     box = math.isqrt(size)
     state = kinds(puzzle_C, now)
-    stroke = "─" * (3 * box)
+    stroke = across * (3 * box)
     for row in range(size):
         if row % box == 0:
-            left, middle, right = "┌┬┐" if row == 0 else "├┼┤"
+            left, middle, right = tuple(corners[:3] if row == 0 else corners[3:6])
             yield Text(left + middle.join([stroke] * box) + right, "dim")
         line = Text()
         for column in range(size):
             if column % box == 0:
-                line.append("│", "dim")
+                line.append(down, "dim")
             kind = state[row * size + column]
             digit = now.values_C[row * size + column]
-            line.append(f" {digit or '·'}{_mark(kind, colour)}", LOOKS[kind].style)
-        yield line.append("│", "dim")
-    yield Text("└" + "┴".join([stroke] * box) + "┘", "dim")
+            line.append(f" {digit or empty}{_mark(kind, colour)}", LOOKS[kind].style)
+        yield line.append(down, "dim")
+    yield Text(corners[6] + corners[7].join([stroke] * box) + corners[8], "dim")

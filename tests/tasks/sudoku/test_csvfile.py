@@ -73,6 +73,7 @@ wrong_solution = WIKIPEDIA[1][:-1] + "1"
         (f"puzzle\n{WIKIPEDIA[0]}\n11{'0' * 79}\n", "line 3: the puzzle has no solution: row 1 has two 1s"),
         (f"puzzle\n{UNSOLVABLE}\n", "line 2: the puzzle has no solution: look for a mistyped clue"),
         (f"puzzle\n{WIKIPEDIA[0]}\n{'0' * 81}\n", "line 3: the puzzle has several solutions"),
+        (f"puzzle,solution\n{'0' * 81},{WIKIPEDIA[1]}\n", "line 2: the puzzle has several solutions"),
     ],
 )
 def test_bad_files_are_refused_by_line(tmp_path, text, message):

@@ -32,8 +32,16 @@ DECORATED = """
 
 @pytest.mark.parametrize(
     "text",
-    [PUZZLE, PUZZLE.replace("0", "."), f"  {PUZZLE}\n", "\n".join(ROWS), "\r\n".join(ROWS) + "\r\n", DECORATED],
-    ids=["digits", "dots", "space around", "lines", "windows lines", "decorated"],
+    [
+        PUZZLE,
+        PUZZLE.replace("0", "."),
+        f"  {PUZZLE}\n",
+        "\n".join(ROWS),
+        "\r\n".join(ROWS) + "\r\n",
+        DECORATED,
+        f"\ufeff{PUZZLE}",
+    ],
+    ids=["digits", "dots", "space around", "lines", "windows lines", "decorated", "byte order mark"],
 )
 def test_the_same_puzzle_in_many_forms(text):
     assert np.array_equal(parse(text), grid(PUZZLE))
@@ -55,6 +63,8 @@ def test_four_by_four():
         ("x" + PUZZLE[1:], "line 1, character 1: 'x' does not belong"),
         ("\n".join([*ROWS[:2], "12a000000", *ROWS[3:]]), "line 3, character 3: 'a'"),
         ("٣" + PUZZLE[1:], "does not belong"),  # a digit in Arabic script is none of ours
+        ("-" + PUZZLE[1:], "line 1, character 1: '-' does not belong"),  # not a frame: it stands among cells
+        (f"puzzle,solution\n{PUZZLE},{SOLUTION}\n", "a CSV of puzzles: dbtm eval sudoku --puzzles"),
         ("5" + "0" * 15, "5 is no digit of a 4 x 4 grid: use 1 to 4"),
     ],
 )

@@ -86,7 +86,7 @@ def _grid(text: str, where: str, name: str, cells: int | None) -> Grids:
 
 
 def _check_solutions(path: Path, lines: list[int], puzzles_BC: Grids, solutions_BC: Grids) -> None:
-    """Refuse solutions that break a rule or change a clue. (That there is no second one is not looked into.)"""
+    """Refuse solutions that break a rule or change a clue, and puzzles with others beside them."""
     digits = math.isqrt(puzzles_BC.shape[1])
     units_BUN = solutions_BC[:, tables(math.isqrt(digits)).units_UN]
     right_B = (np.sort(units_BUN, axis=2) == np.arange(1, digits + 1)).all(axis=(1, 2))
@@ -94,10 +94,11 @@ def _check_solutions(path: Path, lines: list[int], puzzles_BC: Grids, solutions_
     for row in np.flatnonzero(~right_B):
         broken = violation(solutions_BC[row], puzzles_BC[row])
         raise UsageError(f"{path}, line {lines[row]}: the solution is wrong: {broken}")
+    _solve(path, lines, puzzles_BC)
 
 
 def _solve(path: Path, lines: list[int], puzzles_BC: Grids) -> Grids:
-    """The solution of every puzzle of a file that has none."""
+    """The solution of every puzzle; one that has none, or several, is refused."""
     solutions_BC, counts_B = solve_many(puzzles_BC)
     for row in np.flatnonzero(counts_B != 1):
         reason = "several solutions: look for a missing clue"
