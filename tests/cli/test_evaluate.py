@@ -69,7 +69,7 @@ def test_the_json_says_what_was_measured_and_on_what(command, untrained, tmp_pat
 
 def test_the_tuned_threshold_is_the_default(command, untrained, tmp_path):
     words = ["eval", "sudoku", "--checkpoint", untrained, "--clues", 6, "--n", 2, "--nfe", "2,4"]
-    assert "tuned kappa" in command(*words, "--json", tmp_path / "e.json")[1]
+    assert "the checkpoint's kappa" in command(*words, "--json", tmp_path / "e.json")[1]
     options = dbtm.load(untrained).options
     for row in json.loads((tmp_path / "e.json").read_text())["rows"]:
         assert row["kappa"] == options.tuned_kappa(row["nfe"])

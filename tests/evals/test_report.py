@@ -40,7 +40,7 @@ def test_the_best_of_a_row_is_bold():
 
 def test_a_tuned_column_names_each_threshold():
     text = printed([replace(row, tuned=True) for row in ROWS[:2]])
-    assert "tuned kappa" in text
+    assert "the checkpoint's kappa" in text
     assert "kappa 0.5, 2.00 NFE" in text
 
 

@@ -32,7 +32,7 @@ def threshold_table(rows: Sequence[Row]) -> Table:
 
 
 def _column(row: Row) -> str:
-    return "tuned kappa" if row.tuned else f"kappa {row.kappa:g}"
+    return "the checkpoint's kappa" if row.tuned else f"kappa {row.kappa:g}"
 
 
 def _cell(row: Row, best: bool) -> str:

@@ -16,7 +16,6 @@ def clue_range(clues: Clues, box: int) -> tuple[int, int]:
     lowest, highest = CLUE_LIMITS[box]
     if not lowest <= fewest <= most <= highest:
         asked = f"{fewest}" if fewest == most else f"{fewest}-{most}"
-        raise UsageError(
-            f"cannot make puzzles with {asked} clues at box size {box}: ask for {lowest} to {highest}, fewest first"
-        )
+        how = f"ask for {lowest} to {highest}" + (", fewest first" if fewest > most else "")
+        raise UsageError(f"cannot make puzzles with {asked} clues at box size {box}: {how}")
     return fewest, most
