@@ -1,6 +1,6 @@
 """Puzzles made in other ways, to see whether the packaged model solves more than its own generator's.
 
-    python benchmarks/other_puzzles.py --n 500 --json results/sudoku-others.json
+    python benchmarks/other_puzzles.py --n 400 --json results/sudoku-others.json
 
 Grids and clues of `dbtm.tasks.sudoku.generate` come from a randomised solver and digging in random order. These do not:
 they start from one shuffled textbook grid, or from three boxes filled at random and a solver for the rest, and lose
@@ -96,7 +96,7 @@ MAKERS = (symmetric, minimal, reading_order, by_digit, easy)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=500, help="puzzles of each kind")
+    parser.add_argument("--n", type=int, default=400, help="puzzles of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--nfe", default="1,2,4,8,16")
     parser.add_argument("--json", type=Path)

@@ -74,7 +74,7 @@ def measure_rounds(
     if compiled:
         sampler.compile()
         taken |= milliseconds({"compiled": lambda: sampler.sample(batch, kappa=2.0)}, device, repeats)
-    flops = map_flops(config) + (quality_flops(config) if config.quality else 0)
+    flops = map_flops(config) + quality_flops(config)
     return {
         "batch": batch,
         "nfe": nfe,

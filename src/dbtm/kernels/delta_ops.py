@@ -55,9 +55,8 @@ def diagonal_blocks(N: Tensor, size: int) -> Tensor:
 def state_pass(P: Tensor, Z: Tensor) -> Tensor:
     """S_0 = 0, S_{c+1} = P_c S_c + Z_c for P (..., n, d, d) and Z (..., n, d, m): the state that enters each chunk.
 
-    Many chunks go in groups: all groups run from the identity and from nothing at once, which gives
-    what a group does to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk
-    takes its share.
+    Many chunks go in groups: all groups run from the identity and from nothing at once, which gives what a group does
+    to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk takes its share.
     """
     n, d = P.shape[-3:-1]
     P_, Z_ = P.reshape(-1, n, d, d), Z.reshape(-1, n, d, Z.shape[-1])

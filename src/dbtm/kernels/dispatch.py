@@ -55,7 +55,7 @@ def force(backend: str | None) -> Iterator[None]:
 set_backend(os.environ.get("DBTM_ATTENTION") or None)
 
 
-def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int) -> str:
+def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int, widest: int = MAX_HEAD_DIM) -> str:
     """Why the Triton kernels cannot serve, or an empty string."""
     if not cuda and os.environ.get("TRITON_INTERPRET") != "1":  # its emulation on a CPU, for the tests
         return "no GPU"
@@ -63,8 +63,8 @@ def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int) -> str:
         return "Triton is not installed"
     if dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return f"Triton kernels have no {dtype}"
-    if head_dim > MAX_HEAD_DIM:
-        return f"head width {head_dim} is over the kernels' {MAX_HEAD_DIM}"
+    if head_dim > widest:
+        return f"head width {head_dim} is over the kernels' {widest}"
     return ""
 
 
@@ -90,13 +90,11 @@ def choose(
 def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, head_dim: int = 64) -> tuple[str, str]:
     """(backend, reason) for the delta rule; what it computes with is float32 or wider in any case."""
     cuda = torch.cuda.is_available() if cuda is None else cuda
-    why_not = no_triton(cuda, dtype, head_dim)
-    if not why_not and head_dim > MAX_DELTA_DIM:
-        why_not = f"head width {head_dim} is over the kernels' {MAX_DELTA_DIM}"
-    if not why_not and _forced == "reference":
-        why_not = "forced (DBTM_ATTENTION)"
-    if not why_not and cuda and _forced != "triton":
-        why_not = "our Triton kernels have not run on a GPU yet: DBTM_ATTENTION=triton tries them"
+    why_not = no_triton(cuda, dtype, head_dim, MAX_DELTA_DIM)
+    if _forced == "reference":
+        why_not = why_not or "forced (DBTM_ATTENTION)"
+    elif cuda and _forced != "triton":
+        why_not = why_not or "our Triton kernels have not run on a GPU yet: DBTM_ATTENTION=triton tries them"
     if not why_not:
         return "triton", "value, tangent and gradient chunk by chunk: our Triton kernels"
     return "reference", f"batched products of PyTorch ({why_not})"

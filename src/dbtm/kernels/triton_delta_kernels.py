@@ -128,6 +128,14 @@ def inverse_kernel(n_ptr, inverse_ptr, C: tl.constexpr):
 
 
 @triton.jit
+def transition(inverse, k, beta, start, end, through, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr):
+    """W, and P: what the chunk does to the state that enters it."""
+    d = tl.arange(0, BLOCK_D)
+    W = dot(inverse, beta * start * k, PRECISION)
+    return W, tl.where(d[:, None] == d[None, :], through, 0.0) - dot(tl.trans(end * k), W, PRECISION)
+
+
+@triton.jit
 def chunk_kernel(
     k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, alone_ptr, p_ptr, z_ptr, L, HEADS, REVERSED,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
@@ -138,14 +146,12 @@ def chunk_kernel(
     beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
     start, end, through, _ = decays(gates_of(g_ptr, head, at, inside, L), C)
     inverse = block_of(inverse_ptr, chunk, C, C, C, C)
-    W, U = dot(inverse, beta * start * k, PRECISION), dot(inverse, beta * v, PRECISION)
-    end_k = tl.trans(end * k)
-    d = tl.arange(0, BLOCK_D)
-    P = tl.where(d[:, None] == d[None, :], through, 0.0) - dot(end_k, W, PRECISION)
+    W, P = transition(inverse, k, beta, start, end, through, BLOCK_D, PRECISION)
+    U = dot(inverse, beta * v, PRECISION)
     write_block(w_ptr, W, chunk, C, D, C, BLOCK_D)
     write_block(alone_ptr, U, chunk, C, D, C, BLOCK_D)
     write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)
-    write_block(z_ptr, dot(end_k, U, PRECISION), chunk, D, D, BLOCK_D, BLOCK_D)
+    write_block(z_ptr, dot(tl.trans(end * k), U, PRECISION), chunk, D, D, BLOCK_D, BLOCK_D)
 
 
 @triton.jit
@@ -250,9 +256,7 @@ def gradient_chunk_kernel(
     beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
     start, end, through, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
     gU = dot(tl.trans(dot(q, tl.trans(k), PRECISION) * decay), go, PRECISION)
-    W = dot(block_of(inverse_ptr, chunk, C, C, C, C), beta * start * k, PRECISION)
-    d = tl.arange(0, BLOCK_D)
-    P = tl.where(d[:, None] == d[None, :], through, 0.0) - dot(tl.trans(end * k), W, PRECISION)
+    W, P = transition(block_of(inverse_ptr, chunk, C, C, C, C), k, beta, start, end, through, BLOCK_D, PRECISION)
     gZ = dot(tl.trans(start * q), go, PRECISION) - dot(tl.trans(W), gU, PRECISION)
     write_block(gu_ptr, gU, chunk, C, D, C, BLOCK_D)
     write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)

@@ -15,7 +15,7 @@ from dbtm.tasks.sudoku.layout import cell_coordinates
 
 Grid = NDArray[np.uint8]
 
-_CELLS, _DECORATION = "0123456789.", " \t\r|-+"
+_CELLS, _BETWEEN, _FRAME = "0123456789.", " \t\r|", " \t\r|-+"
 _BOX_OF_CELLS = {16: 2, 81: 3}
 _HOW_TO_WRITE = "write 81 characters (16 for 4 x 4), a digit for a clue and 0 or . for an empty cell"
 
@@ -26,18 +26,16 @@ def parse(text: str) -> Grid:
     Cells may stand in one line or one line a row; spaces and strokes `|` between them are left out, and lines of `-`,
     `+` and `|` alone.
     """
-    lines = []
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
-        if line.lower().startswith("puzzle"):
-            raise UsageError(
-                "this is a CSV of puzzles: dbtm eval sudoku --puzzles FILE takes it, dbtm solve one puzzle"
-            )
-        allowed = " \t\r|" if any(character in _CELLS for character in line) else _DECORATION
+    text, lines = text.removeprefix("\ufeff"), []
+    if text.lower().startswith("puzzle"):
+        raise UsageError("this is a CSV of puzzles: dbtm eval sudoku --puzzles FILE takes it, dbtm solve one puzzle")
+    for number, line in enumerate(text.splitlines(), start=1):
+        allowed = _BETWEEN if any(character in _CELLS for character in line) else _FRAME
         for column, character in enumerate(line, start=1):
             if character not in _CELLS + allowed:
                 where = f"line {number}, character {column}"
                 raise UsageError(f"{where}: {character!r} does not belong in a puzzle: {_HOW_TO_WRITE}")
-        cells = line.translate({ord(stroke): None for stroke in _DECORATION})
+        cells = line.translate({ord(stroke): None for stroke in _FRAME})
         if cells:
             lines.append((number, cells))
     values = [int(cell.replace(".", "0")) for _, cells in lines for cell in cells]
