@@ -256,6 +256,14 @@ def test_self_distillation_targets_the_teachers_last_round(commit_mode):
     assert all(p.grad is None for p in teacher.parameters())
 
 
+def test_self_distillation_on_a_fraction_of_the_rows_is_that_of_these_rows():
+    distill = DistillConfig(weight=1.0, depth=2, start=0)
+    batch, uncoupled = examples(), PathConfig(coupling="independent")
+    some = backward(build(distill=replace(distill, fraction=0.5), path=uncoupled), batch)["distill"]
+    assert some.item() == backward(build(distill=distill, path=uncoupled), batch.first(0.5))["distill"].item()
+    assert some.item() != backward(build(distill=distill, path=uncoupled), batch)["distill"].item()
+
+
 def test_the_teacher_follows_the_average_on_schedule():
     method = build(distill=DistillConfig(weight=1.0, depth=2, start=2, refresh=3))
     average = build().model

@@ -149,10 +149,12 @@ class DistillConfig:
     temperature: float = 0.7  # of the teacher's soft target
     start: int = 100_000
     refresh: int = 5_000  # steps between copies of the EMA into the teacher
+    fraction: float = 1.0  # share of the batch's rows that are rolled out
 
     def __post_init__(self):
         not_negative(self, "weight")
-        positive(self, "depth", "temperature", "refresh")
+        positive(self, "depth", "temperature", "refresh", "fraction")
+        in_range(self, "fraction", 0, 1)
 
 
 @dataclass(frozen=True)

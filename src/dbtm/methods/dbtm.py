@@ -86,8 +86,10 @@ class DBTM:
             for k in self.config.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
         if distill:
+            prompt = examples.first(self.config.distill.fraction).prompt
+            some = slice(0, len(prompt))
             yield from distill_parts(
-                self.model, self.frozen["teacher"], self.config.distill, state, noise_BLD, examples.prompt
+                self.model, self.frozen["teacher"], self.config.distill, state.rows(some), noise_BLD[some], prompt
             )
         if noise_BLD.grad is not None:
             shared_BLD.backward(noise_BLD.grad)
