@@ -20,7 +20,7 @@ class Words(Task):
 
 
 def sampler(batch=3):
-    options = SampleConfig(kappa=0.4, kappa_by_nfe=((4, 0.7),), sigma=1.5)
+    options = SampleConfig(kappa=0.4, kappa_by_nfe=((4, 0.7),), penalty_by_nfe=((2, 0.5), (8, 1.0)), sigma=1.5)
     return Sampler(random_map().double(), options, Words(), batch)
 
 
@@ -33,9 +33,11 @@ def test_settings_hold_the_checkpoints_own_values():
         "kappa": 0.7,  # tuned for this budget
         "scorer": "confidence",
         "commit": True,
-        "repetition_penalty": 0.0,
+        "repetition_penalty": 0.5,
         "fresh_noise": True,
     }
+    assert resolve(sampler(), {"nfe": 16, "kappa": 0.2})["repetition_penalty"] == 1.0
+    assert resolve(sampler(), {"nfe": 16, "repetition_penalty": 0.0})["repetition_penalty"] == 0.0
 
 
 def test_one_round_depends_on_noise_and_temperature_alone():

@@ -221,6 +221,7 @@ class SampleConfig:
     nfe: int = 4
     kappa: float = 0.9
     kappa_by_nfe: tuple[tuple[int, float], ...] = ()  # tuned thresholds: (budget, kappa), smallest budget first
+    penalty_by_nfe: tuple[tuple[int, float], ...] = ()  # tuned repetition penalties, in the same way
     scorer: Literal["confidence", "quality", "none"] = "confidence"
     commit: bool = True
     temperature: float = 0.0
@@ -234,9 +235,14 @@ class SampleConfig:
         if self.sigma is not None:
             positive(self, "sigma")
 
-    def tuned_kappa(self, nfe: int) -> float:
-        """The threshold for a budget: that of the largest tuned budget within it, else `kappa`."""
-        return next((kappa for budget, kappa in reversed(self.kappa_by_nfe) if budget <= nfe), self.kappa)
+    def tuned(self, nfe: int) -> dict[str, float]:
+        """Threshold and penalty for a budget: those of the largest tuned budget within it, else the plain ones."""
+        plain = {"kappa": self.kappa, "repetition_penalty": self.repetition_penalty}
+        tuned = {"kappa": self.kappa_by_nfe, "repetition_penalty": self.penalty_by_nfe}
+        return {
+            name: next((value for budget, value in reversed(tuned[name]) if budget <= nfe), plain[name])
+            for name in plain
+        }
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,10 @@ class Sampler:
         return self._made[2:]
 
     def with_options(self, **changes) -> SampleConfig:
-        """The model's own options with some changed; kappa, where not given, is the one tuned for the budget."""
+        """The model's own options with some changed; kappa and penalty, where not given, are tuned for the budget."""
         values = {f.name: getattr(self.options, f.name) for f in fields(SampleConfig)}
         nfe = changes.get("nfe", self.options.nfe)
-        tuned = {"kappa": self.options.tuned_kappa(nfe)} if isinstance(nfe, int) else {}
+        tuned = self.options.tuned(nfe) if isinstance(nfe, int) else {}
         options: SampleConfig = from_dict(SampleConfig, values | tuned | changes, "sample.")
         if options.scorer == "quality" and self.model.quality is None:
             raise UsageError("this model has no quality head: use the scorer 'confidence'")
