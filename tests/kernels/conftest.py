@@ -4,6 +4,7 @@ Kernels are bound to it when they are first imported, which nothing does before 
 without: the interpreter does not stand several threads.
 """
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,3 +18,46 @@ needs_triton = pytest.mark.skipif(not dispatch.HAS_TRITON, reason="Triton is not
 def interpreted(monkeypatch):
     if not torch.cuda.is_available():
         monkeypatch.setenv("TRITON_INTERPRET", "1")
+        if dispatch.HAS_TRITON:
+            guard_memory(monkeypatch)
+
+
+def guard_memory(monkeypatch):
+    """A kernel reads and writes within the tensors it was given, which the interpreter itself does not check."""
+    from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+
+    first_arguments, load, store = (
+        GridExecutor._init_args_hst,
+        InterpreterBuilder.create_masked_load,
+        InterpreterBuilder.create_masked_store,
+    )
+    memory = []
+
+    def arguments(self, *given):
+        positional, named = first_arguments(self, *given)
+        tensors = [x for x in (*positional, *named.values()) if isinstance(x, torch.Tensor) and x.numel()]
+        memory[:] = [(x.data_ptr(), x.data_ptr() + x.element_size() * (1 + _last(x))) for x in tensors]
+        return positional, named
+
+    def check(pointers, mask):
+        at, used = np.broadcast_arrays(pointers.data, mask.data)
+        at = at[used.astype(bool)].astype(np.int64)
+        inside = [(at >= begin) & (at < end) for begin, end in memory]
+        assert np.any(inside, axis=0).all(), "a kernel reads or writes beyond its tensors"
+
+    def checked_load(self, pointers, mask, *others):
+        check(pointers, mask)
+        return load(self, pointers, mask, *others)
+
+    def checked_store(self, pointers, value, mask, *others):
+        check(pointers, mask)
+        return store(self, pointers, value, mask, *others)
+
+    monkeypatch.setattr(GridExecutor, "_init_args_hst", arguments)
+    monkeypatch.setattr(InterpreterBuilder, "create_masked_load", checked_load)
+    monkeypatch.setattr(InterpreterBuilder, "create_masked_store", checked_store)
+
+
+def _last(x):
+    """How far behind its first element a tensor's last one lies."""
+    return sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))
