@@ -164,7 +164,7 @@ def test_other_rollouts_recomputed_with_dense_states(monkeypatch, ril, small):
     monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
     method, batch = build(ril=ril), examples()
     e, target, want = one_hot(batch.tokens), ~batch.prompt, torch.zeros(())
-    committed = method.rollout_start(batch, method.config.ril.context)
+    committed = method.rollout_start(batch)
     assert (committed & target).any() == bool(ril.context)
     for r in range(1, 4):
         fresh = ril.fresh_noise and r > 1
@@ -262,24 +262,6 @@ def test_self_distillation_on_a_fraction_of_the_rows_is_that_of_these_rows():
     some = backward(build(distill=replace(distill, fraction=0.5), path=uncoupled), batch)["distill"]
     assert some.item() == backward(build(distill=distill, path=uncoupled), batch.first(0.5))["distill"].item()
     assert some.item() != backward(build(distill=distill, path=uncoupled), batch)["distill"].item()
-
-
-def test_self_distillation_may_start_from_partly_clean_texts():
-    """What is clean at the start is never counted, holds the data's tokens, and is the same share as asked for."""
-    distill = DistillConfig(weight=1.0, depth=2, start=0, context=0.6, kappa=0.5)
-    method, batch = build(distill=distill), examples()
-    given = method.rollout_start(batch, distill.context)
-    assert (given & ~batch.prompt).any() and (given | ~batch.prompt).all()
-    state, _ = method.draw_state(batch, method.draw_noise(batch))
-    teacher = method.frozen["teacher"].double()
-    rounds, end = teacher_rollout(teacher, distill, state, given)
-    assert torch.equal(rounds[0].counted, ~given)
-    assert torch.equal(rounds[1].state.tokens[given], batch.tokens[given])
-    target, want = end.probabilities(torch.arange(B * L)).view(B, L, V), 0.0
-    for now in rounds:
-        p = method.model(now.state.dense())
-        want = want + (-(target * p.log()).sum(-1) * now.counted).sum() / (~given).sum()
-    assert backward(method, batch)["distill"].item() == pytest.approx(want.item(), rel=1e-9)
 
 
 def test_the_teacher_follows_the_average_on_schedule():

@@ -150,13 +150,11 @@ class DistillConfig:
     start: int = 100_000
     refresh: int = 5_000  # steps between copies of the EMA into the teacher
     fraction: float = 1.0  # share of the batch's rows that are rolled out
-    context: float = 0.0  # least share of positions that are clean when a rollout starts; 0: rollouts start from noise
 
     def __post_init__(self):
         not_negative(self, "weight")
         positive(self, "depth", "temperature", "refresh", "fraction")
         in_range(self, "fraction", 0, 1)
-        in_range(self, "context", 0, 1)
 
 
 @dataclass(frozen=True)

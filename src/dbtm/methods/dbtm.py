@@ -86,10 +86,10 @@ class DBTM:
             for k in self.config.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
         if distill:
-            clean = self.rollout_start(examples.first(self.config.distill.fraction), self.config.distill.context)
-            some = slice(0, len(clean))
+            prompt = examples.first(self.config.distill.fraction).prompt
+            some = slice(0, len(prompt))
             yield from distill_parts(
-                self.model, self.frozen["teacher"], self.config.distill, state.rows(some), noise_BLD[some], clean
+                self.model, self.frozen["teacher"], self.config.distill, state.rows(some), noise_BLD[some], prompt
             )
         if noise_BLD.grad is not None:
             shared_BLD.backward(noise_BLD.grad)
@@ -230,7 +230,7 @@ class DBTM:
     def ril_parts(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
         """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
         ril = self.config.ril
-        committed, p, noise = self.rollout_start(examples, ril.context), None, state.noise
+        committed, p, noise = self.rollout_start(examples), None, state.noise
         for r in range(1, k + 1):
             if r == 2 and ril.later_fraction < 1:
                 examples = examples.first(ril.later_fraction)
@@ -265,8 +265,9 @@ class DBTM:
                 others["ril_quality"] = self.quality_term(trunk, read.argmax, state.tokens, counted, target)
             yield self.part(read.loss, terms, others)
 
-    def rollout_start(self, examples: Examples, least: float) -> Tensor:
+    def rollout_start(self, examples: Examples) -> Tensor:
         """What is clean when a rollout starts: the prompt and, where asked for, at least a share of the positions."""
+        least = self.config.ril.context
         if not least:
             return examples.prompt
         f_B = least + (1 - least) * rng.uniform(rng.fold(examples.key(START), 0), 1)[:, 0]

@@ -35,14 +35,11 @@ class Round(NamedTuple):
 
 
 def distill_parts(
-    model: TransportMap, teacher: TransportMap, config: DistillConfig, state: State, noise_BLD: Tensor, given: Tensor
+    model: TransportMap, teacher: TransportMap, config: DistillConfig, state: State, noise_BLD: Tensor, prompt: Tensor
 ) -> Iterator[Part]:
-    """soft-ril: the student at every state of the teacher's own rollout, towards the teacher's last round.
-
-    `given` are the positions that are clean from the start: the prompt, or more.
-    """
-    rounds, target = teacher_rollout(teacher, config, state, given)
-    inside = ~given
+    """soft-ril: the student at every state of the teacher's own rollout, towards the teacher's last round."""
+    rounds, target = teacher_rollout(teacher, config, state, prompt)
+    inside = ~prompt
     for now in rounds:
         trunk, _ = model.hidden(now.embed(model, noise_BLD))
         beta = now.counted * (config.weight / inside.sum().clamp(min=1))
@@ -52,18 +49,18 @@ def distill_parts(
 
 @torch.no_grad()
 def teacher_rollout(
-    teacher: TransportMap, config: DistillConfig, state: State, given: Tensor
+    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor
 ) -> tuple[list[Round], SoftTarget]:
     """The teacher's k rounds from x0, and what it ends with."""
     noise_BLD = teacher.embed_noise(state.noise)
-    tokens, committed, p = state.tokens, given, None
+    tokens, committed, p = state.tokens, prompt, None
     rounds: list[Round] = []
     trunk = noise_BLD
     for r in range(1, config.depth + 1):
         if config.commit:
             now = Round(state.at_noise(committed, tokens), None, None, ~committed)
         else:
-            now = Round(state.at_noise(given), committed & ~given, p, ~given)
+            now = Round(state.at_noise(prompt), committed & ~prompt, p, ~prompt)
         rounds.append(now)
         trunk, _ = teacher.hidden(now.embed(teacher, noise_BLD))
         score, proposed = predictions(trunk, teacher.head, now.counted)
@@ -74,6 +71,6 @@ def teacher_rollout(
             p = teacher.head(trunk)[0].softmax(-1)
         committed = after
     # committed mode: what was committed on the way to the last round keeps its token
-    kept = ~rounds[-1].counted if config.commit else torch.zeros_like(given)
+    kept = ~rounds[-1].counted if config.commit else torch.zeros_like(prompt)
     end = SoftTarget(trunk.flatten(0, 1), tokens.flatten(), kept.flatten(), teacher.head, config.temperature)
     return rounds, end
