@@ -125,7 +125,7 @@ def test_the_papers_comparisons(command, model, judge, tmp_path, counted, monkey
     assert "non-commit 0.9" in told
     assert "quality" in told
     assert "H = 4" in told, "the studies of before are told again"
-    assert counted["drawn"] - before == 2 + 3, "the checkpoint's own kappa, .9, and confidence were drawn before"
+    assert counted["drawn"] - before == 3 + 3, "the checkpoint's own kappa, .9, and confidence were drawn before"
 
 
 def test_several_sweeps_in_one_figure(command, model, judge, tmp_path):

@@ -40,6 +40,14 @@ def test_settings_hold_the_checkpoints_own_values():
     assert resolve(sampler(), {"nfe": 16, "repetition_penalty": 0.0})["repetition_penalty"] == 0.0
 
 
+def test_spread_commits_know_no_threshold():
+    settings = resolve(sampler(), {"nfe": 4, "scorer": "spread", "kappa": 0.1})
+    assert "kappa" not in settings
+    np.testing.assert_array_equal(
+        draw(sampler(), settings, 5, 0).tokens_BL, sampler().sample(5, nfe=4, scorer="spread", kappa=0.1).tokens
+    )
+
+
 def test_one_round_depends_on_noise_and_temperature_alone():
     """What `resolve` leaves out there does not change the samples."""
     base = resolve(sampler(), {"nfe": 1})

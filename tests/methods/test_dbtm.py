@@ -12,7 +12,7 @@ from dbtm.config import DistillConfig, LossConfig, ModelConfig, PathConfig, RilC
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
 from dbtm.methods.distill import teacher_rollout
-from dbtm.simplex import ot_cost
+from dbtm.simplex import ot_cost, spread
 from dbtm.simplex.commit import commit
 from tests.train.test_resume import tiny_run
 
@@ -262,6 +262,16 @@ def test_self_distillation_on_a_fraction_of_the_rows_is_that_of_these_rows():
     some = backward(build(distill=replace(distill, fraction=0.5), path=uncoupled), batch)["distill"]
     assert some.item() == backward(build(distill=distill, path=uncoupled), batch.first(0.5))["distill"].item()
     assert some.item() != backward(build(distill=distill, path=uncoupled), batch)["distill"].item()
+
+
+def test_a_teacher_may_commit_positions_that_are_spread():
+    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer="spread")
+    method, batch = build(distill=distill), examples()
+    state, _ = method.draw_state(batch, method.draw_noise(batch))
+    rounds, _ = teacher_rollout(method.frozen["teacher"].double(), distill, state, batch.prompt)
+    free, want = (~batch.prompt[0]).nonzero().flatten(), spread(L)
+    half = free[want[free].topk((len(free) + 1) // 2).indices]
+    assert torch.equal(rounds[1].counted, ~batch.prompt & ~torch.isin(torch.arange(L), half))
 
 
 def test_the_teacher_follows_the_average_on_schedule():

@@ -24,7 +24,7 @@ def prompts(n, seed=0):
     return tokens, clean
 
 
-@pytest.mark.parametrize("scorer", ["confidence", "quality", "none"])
+@pytest.mark.parametrize("scorer", ["confidence", "quality", "spread", "none"])
 @pytest.mark.parametrize("nfe", [1, 3, 20])
 @pytest.mark.parametrize("commit", [True, False])
 def test_given_tokens_never_change_and_budget_holds(sampler, scorer, nfe, commit):
@@ -52,6 +52,17 @@ def test_a_trace_changes_nothing(sampler, options):
     shown, plain = (sampler.sample(tokens=tokens, clean=clean, trace=t, **options) for t in (True, False))
     assert np.array_equal(shown.tokens, plain.tokens)
     assert np.array_equal(shown.nfe, plain.nfe)
+
+
+def test_spread_commits_by_position_alone(sampler):
+    """Whatever the map thinks of its tokens: all samples commit the same positions, and no threshold adds to them."""
+    trace = sampler.sample(5, nfe=2, kappa=0.01, scorer="spread", trace=True)
+    assert trace.rounds[0].committed.tolist() == 5 * [[i in (0, 4, 8, 2, 6) for i in range(L)]]
+    assert (trace.rounds[0].score > 0).all()  # what is shown is still the map's confidence
+    given = np.arange(L) == 4
+    trace = sampler.sample(tokens=np.full((1, L), 3), clean=given[None], nfe=4, scorer="spread", trace=True)
+    assert trace.rounds[0].committed[0].nonzero()[0].tolist() == [0, 4, 8]
+    assert trace.tokens[0, 4] == 3
 
 
 def test_a_sample_reports_the_evaluations_it_used(sampler):

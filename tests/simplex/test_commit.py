@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbtm.simplex import commit, floor_count
+from dbtm.simplex import commit, floor_count, spread
 
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 0.9, 1.0, -math.inf, math.nan])
 
@@ -63,3 +63,22 @@ def test_rows_are_independent():
     whole = commit(score, committed, 2, 4, 0.8)
     for b in range(5):
         assert torch.equal(whole[b : b + 1], commit(score[b : b + 1], committed[b : b + 1], 2, 4, 0.8))
+
+
+def test_spread_halves_the_gaps_again_and_again():
+    assert spread(8).argsort(descending=True).tolist() == [0, 4, 2, 6, 1, 5, 3, 7]
+    committed = torch.zeros(1, 128, dtype=torch.bool)
+    for r, step in ((1, 4), (2, 2)):
+        committed = commit(spread(128)[None], committed, r, 4, kappa=0.01)
+        assert committed[0].nonzero().flatten().tolist() == list(range(0, 128, step))
+
+
+@given(st.integers(1, 300))
+def test_spread_of_any_length(length):
+    score = spread(length)
+    assert len(set(score.tolist())) == length
+    assert score.max() <= 0  # below every threshold
+    for many in (length // 4, length // 2):  # no gap is more than twice as wide as it must be
+        if many:
+            at = sorted(score.topk(many).indices.tolist())
+            assert max(b - a for a, b in zip(at, [*at[1:], length], strict=True)) <= 2 * math.ceil(length / many)

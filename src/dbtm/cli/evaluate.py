@@ -42,7 +42,9 @@ def sudoku(
     kappa: Annotated[
         str | None, typer.Option(help="Commit thresholds, as .5,.9,.999 (default: the one tuned for each budget).")
     ] = None,
-    scorer: Annotated[str | None, typer.Option(help="confidence, quality or none (default: the checkpoint's).")] = None,
+    scorer: Annotated[
+        str | None, typer.Option(help="confidence, quality, spread or none (default: the checkpoint's).")
+    ] = None,
     batch: Annotated[int | None, typer.Option(help="Puzzles side by side (default: 1024 on a GPU, else 32).")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write rows, model, data and machine.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",

@@ -41,7 +41,9 @@ def gsm8k(
         Path | None, typer.Option(help="Run the programs of this file (JSON lines with code and answer) instead.")
     ] = None,
     kappa: Annotated[float | None, typer.Option(help="Commit threshold (default: tuned for the budget).")] = None,
-    scorer: Annotated[str | None, typer.Option(help="confidence, quality or none (default: the checkpoint's).")] = None,
+    scorer: Annotated[
+        str | None, typer.Option(help="confidence, quality, spread or none (default: the checkpoint's).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the noise, and of synthetic problems.")] = 0,
     tokenizer: Annotated[str | None, typer.Option(help="Where the tokenizer is now, if not where it was.")] = None,
     batch: Annotated[int | None, typer.Option(help="Problems side by side (default: what fits).")] = None,

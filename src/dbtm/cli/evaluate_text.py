@@ -38,7 +38,9 @@ def text(
     temperature: Annotated[float | None, typer.Option(help="0 takes the most likely token.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Scale of the prior noise.")] = None,
     repetition_penalty: Annotated[float | None, typer.Option(help="0 is off.")] = None,
-    scorer: Annotated[str | None, typer.Option(help="confidence, quality or none (default: the checkpoint's).")] = None,
+    scorer: Annotated[
+        str | None, typer.Option(help="confidence, quality, spread or none (default: the checkpoint's).")
+    ] = None,
     fresh_noise: FreshNoise = None,
     seed: Annotated[int, typer.Option(help="Same seed, same samples.")] = 0,
     data: Data = None,

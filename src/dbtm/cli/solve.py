@@ -62,7 +62,9 @@ def solve(
     kappa: Annotated[
         float | None, typer.Option(help="Commit what scores at least this (default: tuned for the budget).")
     ] = None,
-    scorer: Annotated[str | None, typer.Option(help="confidence, quality or none (default: the checkpoint's).")] = None,
+    scorer: Annotated[
+        str | None, typer.Option(help="confidence, quality, spread or none (default: the checkpoint's).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the noise: same seed, same answer.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer and its rounds as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a self-contained page that replays the rounds.")] = None,

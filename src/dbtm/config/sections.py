@@ -145,6 +145,7 @@ class DistillConfig:
     weight: float = 0.0
     depth: int = 4
     kappa: float = 0.9
+    scorer: Literal["confidence", "spread"] = "confidence"  # what the teacher commits first
     commit: bool = True
     temperature: float = 0.7  # of the teacher's soft target
     start: int = 100_000
@@ -220,7 +221,7 @@ class SampleConfig:
     kappa: float = 0.9
     kappa_by_nfe: tuple[tuple[int, float], ...] = ()  # tuned thresholds: (budget, kappa), smallest budget first
     penalty_by_nfe: tuple[tuple[int, float], ...] = ()  # tuned repetition penalties, in the same way
-    scorer: Literal["confidence", "quality", "none"] = "confidence"
+    scorer: Literal["confidence", "quality", "spread", "none"] = "confidence"  # what is committed first
     commit: bool = True
     temperature: float = 0.0
     sigma: float | None = None  # scale of the prior; None: the one of training

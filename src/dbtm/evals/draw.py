@@ -21,7 +21,8 @@ def resolve(sampler: Sampler, asked: dict[str, Any]) -> dict[str, Any]:
     """The settings that a draw depends on, with the checkpoint's own values for what was not asked for.
 
     `asked["sampler"]` is refine (renoise and remap), iterate (T^k) or integrate (Euler steps along T(x) - x up to
-    `asked["horizon"]`). One round commits everything, so there threshold, scorer and penalty are left out.
+    `asked["horizon"]`). One round commits everything, so there threshold, scorer and penalty are left out; commits
+    that are spread know no threshold.
     """
     kind = asked.get("sampler", "refine")
     options = sampler.with_options(**_without_flow(asked))
@@ -32,7 +33,8 @@ def resolve(sampler: Sampler, asked: dict[str, Any]) -> dict[str, Any]:
         return settings
     names = ["temperature"]
     if options.nfe > 1:
-        names += ["kappa", "scorer", "commit", "repetition_penalty", "fresh_noise"]
+        names += ["kappa"] if options.scorer != "spread" else []
+        names += ["scorer", "commit", "repetition_penalty", "fresh_noise"]
     return settings | {name: getattr(options, name) for name in names}
 
 

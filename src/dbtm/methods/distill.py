@@ -16,7 +16,7 @@ from dbtm.losses.head import predictions
 from dbtm.losses.soft_head import SoftTarget, chunked_soft_head
 from dbtm.methods.base import Part
 from dbtm.nn import TransportMap
-from dbtm.simplex import State, commit
+from dbtm.simplex import State, commit, spread
 
 
 class Round(NamedTuple):
@@ -64,7 +64,8 @@ def teacher_rollout(
         rounds.append(now)
         trunk, _ = teacher.hidden(now.embed(teacher, noise_BLD))
         score, proposed = predictions(trunk, teacher.head, now.counted)
-        after = commit(score, committed, r, config.depth, config.kappa)
+        order = spread(score.shape[1], score.device).expand_as(score) if config.scorer == "spread" else score
+        after = commit(order, committed, r, config.depth, config.kappa)
         if config.commit:
             tokens = torch.where(after & ~committed, proposed, tokens)
         else:

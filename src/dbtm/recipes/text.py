@@ -82,6 +82,8 @@ def text() -> RunConfig:
 
     The anchor starts early, where a token cannot be read off its own position yet: there its cross-entropy teaches
     language. With c = 0.001 the transport term is nearly |dT| and not its square, which lets T change where it has to.
+    Rounds commit positions that are spread over the text: by confidence they would commit little words side by side, and
+    leave the others to be guessed side by side.
     """
     task = Text()
     return RunConfig(
@@ -94,15 +96,14 @@ def text() -> RunConfig:
         train=TrainConfig(
             steps=20_000, batch=256, precision="bf16", compile=True, checkpoint_every=1_000, evaluate_every=500
         ),
-        sample=SampleConfig(nfe=4, kappa=0.9),
+        sample=SampleConfig(nfe=4, scorer="spread"),
     )
 
 
 def text_ril() -> RunConfig:
     """`text` with rounds supervised by the data, which begin where at least 40 % of a text is clean.
 
-    From pure noise the data is not a function of the input: supervised there, one-step samples collapse. Later rounds
-    reuse the first one's noise when sampling, as the rollouts of training do.
+    From pure noise the data is not a function of the input: supervised there, one-step samples collapse.
     """
     base = text()
     return replace(
@@ -110,7 +111,6 @@ def text_ril() -> RunConfig:
         recipe="text-ril",
         path=replace(base.path, t_anchor=0.68),
         ril=RilConfig(weight=0.5, depths=(1,), context=0.4),
-        sample=replace(base.sample, fresh_noise=False),
     )
 
 

@@ -4,6 +4,7 @@
     for r = 1 .. k:
         f <- map(x);  x_hat <- argmax f (or a sample);  q <- confidence of x_hat, or the quality head
         C_r <- C_{r-1} + {q >= kappa} + the n_r best of the rest              (eq:commit-rule)
+               or, whatever q is, n_r positions that are spread over the rest (scorer "spread")
         x <- x_hat on C_r, fresh noise elsewhere                              (commit)
           or T(x) on C_r, fresh noise elsewhere                               (non-commit)
 
@@ -24,7 +25,7 @@ from dbtm.nn import TransportMap
 from dbtm.sampling.decode import count_committed, propose
 from dbtm.sampling.prior import Prior
 from dbtm.sampling.trace import Round, Trace
-from dbtm.simplex import Noise, commit
+from dbtm.simplex import Noise, commit, spread
 from dbtm.simplex.commit import top
 
 # streams of random numbers; a sample's noise depends on (seed, sample index, round) only
@@ -110,10 +111,11 @@ def refine(
         proposed, score = _score(model, passes, trunk, tokens, committed, options, choice_B, scorer)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(now.clean, 1.0, score)
+        order = spread(tokens.shape[1], tokens.device).expand_as(score) if options.scorer == "spread" else score
         if options.commit:
-            committed = commit(score, committed, r, options.nfe, options.kappa)
+            committed = commit(order, committed, r, options.nfe, options.kappa)
         else:
-            held = _hold(score, now.clean, r, options)
+            held = _hold(order, now.clean, r, options)
         if (not options.commit or model.recall is not None) and r < options.nfe:
             p = model.head(trunk)[0].softmax(-1)
         tokens_BL[active], committed_BL[active], score_BL[active] = tokens, committed, score.to(score_BL.dtype)

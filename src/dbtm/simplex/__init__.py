@@ -3,7 +3,7 @@
 Shape legend: B samples, L positions, V vocabulary, D width. A suffix names the axes: `x_BLV`.
 """
 
-from dbtm.simplex.commit import commit, floor_count
+from dbtm.simplex.commit import commit, floor_count, spread
 from dbtm.simplex.coupling import assignment, ot_cost
 from dbtm.simplex.interpolant import State, interpolate, one_hot, partial_context
 from dbtm.simplex.noise import Noise
@@ -23,4 +23,5 @@ __all__ = [
     "one_hot",
     "ot_cost",
     "partial_context",
+    "spread",
 ]

@@ -58,7 +58,7 @@ def iterate(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
 
 def scorer(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """What decides which tokens are committed; the quality head where the checkpoint has one."""
-    scorers = ["confidence", *(["quality"] if sampler.model.quality is not None else []), "none"]
+    scorers = ["confidence", *(["quality"] if sampler.model.quality is not None else []), "spread", "none"]
     for nfe, name in product(grid.nfe, scorers):
         yield Cell("scorer", str(nfe), name, {"nfe": nfe, "scorer": name})
 
