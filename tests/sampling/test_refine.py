@@ -29,7 +29,8 @@ def prompts(n, seed=0):
 @pytest.mark.parametrize("commit", [True, False])
 def test_given_tokens_never_change_and_budget_holds(sampler, scorer, nfe, commit):
     tokens, clean = prompts(10)
-    trace = sampler.sample(tokens=tokens, clean=clean, nfe=nfe, kappa=0.6, scorer=scorer, commit=commit, trace=True)
+    options = {"scorer": scorer, "commit": commit} | ({} if scorer == "spread" else {"kappa": 0.6})
+    trace = sampler.sample(tokens=tokens, clean=clean, nfe=nfe, trace=True, **options)
     assert (trace.tokens[clean] == tokens[clean]).all()
     assert (trace.nfe <= nfe).all()
     assert trace.tokens.min() >= 0
@@ -55,8 +56,8 @@ def test_a_trace_changes_nothing(sampler, options):
 
 
 def test_spread_commits_by_position_alone(sampler):
-    """Whatever the map thinks of its tokens: all samples commit the same positions, and no threshold adds to them."""
-    trace = sampler.sample(5, nfe=2, kappa=0.01, scorer="spread", trace=True)
+    """Whatever the map thinks of its tokens: all samples commit the same positions."""
+    trace = sampler.sample(5, nfe=2, scorer="spread", trace=True)
     assert trace.rounds[0].committed.tolist() == 5 * [[i in (0, 4, 8, 2, 6) for i in range(L)]]
     assert (trace.rounds[0].score > 0).all()  # what is shown is still the map's confidence
     given = np.arange(L) == 4

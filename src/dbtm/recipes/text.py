@@ -82,8 +82,8 @@ def text() -> RunConfig:
 
     The anchor starts early, where a token cannot be read off its own position yet: there its cross-entropy teaches
     language. With c = 0.001 the transport term is nearly |dT| and not its square, which lets T change where it has to.
-    Rounds commit positions that are spread over the text: by confidence they would commit little words side by side, and
-    leave the others to be guessed side by side.
+    Rounds commit positions that are spread over the text: by confidence they would commit little words side by side,
+    and leave the others to be guessed side by side.
     """
     task = Text()
     return RunConfig(

@@ -1,5 +1,7 @@
 """Studies compare what they say, and draw nothing twice."""
 
+from dataclasses import replace
+
 from dbtm.evals.sweep import studies
 from dbtm.evals.sweep.folder import SweepFolder, identity
 from tests.evals.sweep.cells import ORIGIN, planned, sampler
@@ -24,12 +26,24 @@ def test_studies_compare_what_they_say():
     assert {(c.row, c.column) for c in cells["iterate"]} == {
         (nfe, column) for nfe in "14" for column in ("iterate", "renoise + remap")
     }
-    assert {c.column for c in cells["scorer"]} == {"confidence", "quality", "none"}
+    assert {c.column for c in cells["scorer"]} == {"confidence", "quality", "spread", "none"}
     without_head = planned("scorer", own=sampler(quality=False))
-    assert {c.column for c in without_head} == {"confidence", "none"}
+    assert {c.column for c in without_head} == {"confidence", "spread", "none"}
     hard = {c.column: c.settings for c in cells["commit"] if c.row == "4"}
     assert hard["non-commit 0.9"] == hard["commit 0.9"] | {"commit": False}
     assert len({identity("sample", s) for s in hard.values()}) == 4
     again = {c.column: c.settings for c in cells["noise"] if c.row == "4"}
     assert again["the same"] == again["fresh"] | {"fresh_noise": False}
     assert set(studies.TITLES) | {"frontier"} == set(studies.STUDIES)
+
+
+def test_a_checkpoint_with_spread_commits_is_swept_with_thresholds_too():
+    own = sampler()
+    own.options = replace(own.options, scorer="spread")
+
+    def commits(study):
+        return {(s["scorer"], s.get("kappa")) for s in (c.settings for c in planned(study, own=own)) if s["nfe"] == 4}
+
+    by_score = {("confidence", 0.5), ("confidence", 0.9)}
+    assert commits("frontier") == by_score | {("spread", None)}
+    assert commits("commit") == by_score

@@ -34,11 +34,13 @@ class Cell(NamedTuple):
 
 
 def frontier(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """Every knob against every other (fig:generative-frontier-lm1b)."""
+    """Every knob against every other (fig:generative-frontier-lm1b); a threshold is one of the commits by a score."""
     for values in product(*grid):
         asked = dict(zip(Grid._fields, values, strict=True))
         asked = {name: value for name, value in asked.items() if value is not None}
-        yield Cell("frontier", str(asked["nfe"]), "", asked)
+        yield Cell("frontier", str(asked["nfe"]), "", asked | _by_score(sampler))
+        if sampler.options.scorer == "spread":
+            yield Cell("frontier", str(asked["nfe"]), "", {n: v for n, v in asked.items() if n != "kappa"})
 
 
 def horizon(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
@@ -67,7 +69,12 @@ def commit(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """Committed against held states at every threshold (the sampling side of tab:commit-vs-noncommit)."""
     for nfe, hard, kappa in product(grid.nfe, (True, False), grid.kappa):
         column = f"{'commit' if hard else 'non-commit'} {kappa:g}"
-        yield Cell("commit", str(nfe), column, {"nfe": nfe, "commit": hard, "kappa": kappa})
+        yield Cell("commit", str(nfe), column, {"nfe": nfe, "commit": hard, "kappa": kappa} | _by_score(sampler))
+
+
+def _by_score(sampler: Sampler) -> dict[str, str]:
+    """What a threshold needs of a checkpoint whose own commits are spread."""
+    return {"scorer": "confidence"} if sampler.options.scorer == "spread" else {}
 
 
 def noise(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
