@@ -167,9 +167,50 @@ def paper_recipe() -> str:
     return "\n".join(lines)
 
 
+def text_results() -> str:
+    """Perplexity (entropy) of every arm by NFE, beside real and shuffled text under the same judge."""
+    arms = read("text")["arms"]
+    first = next(iter(arms.values()))["evaluation"]
+    budgets = [row["settings"]["nfe"] for row in first["rows"] if row["kind"] == "sample"]
+    lines = [f"| | {' | '.join(f'{nfe} NFE' for nfe in budgets)} |", "|---" * (len(budgets) + 1) + "|"]
+    for name, arm in arms.items():
+        cells = [
+            f"{row['perplexity']:.0f} ({row['entropy']:.2f})"
+            for row in arm["evaluation"]["rows"]
+            if row["kind"] == "sample"
+        ]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    real, shuffled = (next(row for row in first["rows"] if row["kind"] == kind) for kind in ("real", "shuffled"))
+    lines += [
+        "",
+        f"Judge {first['judge']['name']}, {real['n']} samples an entry, seed {first['samples'][0]['seed']}. "
+        f"Validation text: {real['perplexity']:.0f} ({real['entropy']:.2f}); the same with its words shuffled: "
+        f"{shuffled['perplexity']:.0f} ({shuffled['entropy']:.2f}). ",
+    ]
+    for name, arm in arms.items():
+        training, data = arm["training"], arm["data"]
+        lines[-1] += (
+            f"`{name}`: {training['parameters'] / 1e6:.0f}M parameters, {training['seconds'] / 60:.0f} minutes of one "
+            f"{training['hardware']} ({training['steps']:,} steps of {training['batch']}), "
+            f"{data['train_tokens'] / 1e6:.0f}M tokens of encyclopaedia and news."
+        )
+    return "\n".join(lines)
+
+
+def text_samples() -> str:
+    """The first sample of each budget, whatever it is like."""
+    lines = []
+    for name, arm in read("text")["arms"].items():
+        for nfe, sample in arm["first_samples"].items():
+            words = " ".join(sample.split()).replace("*", "\\*").replace("_", "\\_").replace("<", "\\<")
+            lines += [f"- `{name}`, {nfe} NFE: {words}"]
+    return "\n".join(lines)
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, speed, toys),
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
+    "docs/text.md": (text_results, text_samples),
 }
 
 
