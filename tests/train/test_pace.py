@@ -43,6 +43,17 @@ def test_a_new_phase_is_noticed(monkeypatch):
     assert planned == 300 + int(pace.RESERVE * (600 - 120) * 1)
 
 
+def test_a_rare_evaluation_is_not_forgotten(monkeypatch):
+    """Every tenth report holds an evaluation of ten seconds: half of the time, also where the last reports had none."""
+    now = [0.0]
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    clock = pace.Pace(10, first_step=0)
+    for i in range(1, 50):
+        now[0] += 11 if i % 10 == 2 else 1
+        planned = clock.steps(10 * i)
+    assert planned == 490 + int(pace.RESERVE * (600 - 99) * 470 / 87)
+
+
 @pytest.fixture
 def ticking(monkeypatch):
     """A clock that goes on by a twentieth of a second whenever it is read, however busy the machine is."""
