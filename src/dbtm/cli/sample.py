@@ -85,7 +85,8 @@ def sample(
     if json_file is not None:
         _write_json(json_file, kind, result)
     if html is not None:
-        told = {"checkpoint": checkpoint, "budget": f"{settings.nfe} network evaluations", "kappa": settings.kappa}
+        told: dict[str, Any] = {"checkpoint": checkpoint, "budget": f"{settings.nfe} network evaluations"}
+        told |= {} if settings.scorer == "spread" else {"kappa": settings.kappa}
         rest = {"temperature": settings.temperature, "sigma": settings.sigma, "scorer": settings.scorer, "seed": seed}
         _write_page(html, kind, samples, told | rest)
 

@@ -94,7 +94,7 @@ def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, h
     if _forced == "reference":
         why_not = why_not or "forced (DBTM_ATTENTION)"
     elif cuda and _forced != "triton":
-        why_not = why_not or "our Triton kernels have not run on a GPU yet: DBTM_ATTENTION=triton tries them"
+        why_not = why_not or "our Triton kernels have not passed their tests on a GPU: DBTM_ATTENTION=triton tries them"
     if not why_not:
         return "triton", "value, tangent and gradient chunk by chunk: our Triton kernels"
     return "reference", f"batched products of PyTorch ({why_not})"

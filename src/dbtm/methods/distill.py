@@ -54,6 +54,7 @@ def teacher_rollout(
     """The teacher's k rounds from x0, and what it ends with."""
     noise_BLD = teacher.embed_noise(state.noise)
     tokens, committed, p = state.tokens, prompt, None
+    by_position = spread(tokens.shape[1], tokens.device) if config.scorer == "spread" else None
     rounds: list[Round] = []
     trunk = noise_BLD
     for r in range(1, config.depth + 1):
@@ -64,7 +65,7 @@ def teacher_rollout(
         rounds.append(now)
         trunk, _ = teacher.hidden(now.embed(teacher, noise_BLD))
         score, proposed = predictions(trunk, teacher.head, now.counted)
-        order = spread(score.shape[1], score.device).expand_as(score) if config.scorer == "spread" else score
+        order = score if by_position is None else by_position.expand_as(score)
         after = commit(order, committed, r, config.depth, config.kappa)
         if config.commit:
             tokens = torch.where(after & ~committed, proposed, tokens)

@@ -95,6 +95,7 @@ def refine(
     p: Tensor | None = None  # distributions of the last round, where this one reads them
     noise_BR = keys(given, seed, NOISE, options.nfe)
     choice_BR = keys(given, seed, CHOICE, options.nfe) if options.temperature else None
+    by_position = spread(tokens_BL.shape[1], tokens_BL.device) if options.scorer == "spread" else None
     rounds = []
     for r in range(1, options.nfe + 1):
         now = full.rows(active)
@@ -111,7 +112,7 @@ def refine(
         proposed, score = _score(model, passes, trunk, tokens, committed, options, choice_B, scorer)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(now.clean, 1.0, score)
-        order = spread(tokens.shape[1], tokens.device).expand_as(score) if options.scorer == "spread" else score
+        order = score if by_position is None else by_position.expand_as(score)
         if options.commit:
             committed = commit(order, committed, r, options.nfe, options.kappa)
         else:
