@@ -138,6 +138,35 @@ def test_a_task_that_breaks_its_promise_is_refused_before_anything_is_written(tm
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_starts_from_the_averaged_weights_of_another(tmp_path):
+    base = fit(tiny_run(distill=DistillConfig()), tmp_path / "base")
+    distill = DistillConfig(weight=0.5, start=0, refresh=99)
+    config = tiny_run(distill=distill, train=replace(tiny_run().train, init=str(base)))
+    trainer = Trainer(config, tmp_path / "tuned")
+    ema = checkpoint.read_tensors(base, "ema")
+    for module in (trainer.model, trainer.ema.model, trainer.method.frozen["teacher"]):
+        assert all(torch.equal(value, ema[key]) for key, value in module.state_dict().items())
+    tuned = trainer.run()
+    assert any(not torch.equal(value, ema[key]) for key, value in checkpoint.read_tensors(tuned, "model").items())
+    assert all(torch.equal(value, ema[key]) for key, value in checkpoint.read_tensors(tuned, "teacher").items())
+
+
+def test_weights_that_do_not_fit_a_run_are_refused_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(Markov, "files", lambda self: {"words.txt": "a b c d e"})
+    plain = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
+    base = fit(plain, tmp_path / "base")
+    config = replace(plain, train=replace(plain.train, init=str(base)))
+    with pytest.raises(UsageError, match=r"has model.depth=2, this run 1: they must be the same"):
+        fit(replace(config, model=replace(config.model, depth=1)), tmp_path / "run")
+    monkeypatch.setattr(Markov, "files", lambda self: {"words.txt": "e d c b a"})
+    with pytest.raises(UsageError, match=r"trained with another words.txt"):
+        fit(config, tmp_path / "run")
+    (base / "ema.safetensors").write_bytes(b"")
+    with pytest.raises(UsageError, match="is damaged"):
+        fit(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_sampler_draws_from_the_prior_of_training(tmp_path):
     import dbtm
 

@@ -22,6 +22,9 @@ def train(
         float | None,
         typer.Option(help="Set train.steps to what fits into this time here (not with --set train.steps)."),
     ] = None,
+    init: Annotated[
+        Path | None, typer.Option(help="Start from the weights of this checkpoint, run or packaged model.")
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Text and gsm8k recipes: a prepared folder. Recipe 'own': a .npy file of integer tokens."),
@@ -37,6 +40,7 @@ def train(
             raise UsageError(f"{option} must be positive")
     if minutes is not None and any(word.startswith("train.steps=") for word in set_ or []):
         raise UsageError("--minutes chooses train.steps: leave --set train.steps out, or give --max-seconds instead")
+    from dbtm import loading
     from dbtm.config import override
     from dbtm.recipes import recipe as find_recipe
     from dbtm.recipes.prepared import READERS, on_data
@@ -52,6 +56,8 @@ def train(
     if recipe == "own" and len(assignments) < 3:
         missing = ", ".join(f"--{name}" for name, value in own.items() if value is None)
         raise UsageError(f"the recipe 'own' needs {missing}: dbtm train own --data tokens.npy --vocab V --length L")
+    if init is not None:
+        assignments.append(f"train.init={json.dumps(str(loading.find(init)))}")
     config = override(config, assignments + (set_ or []))
     try:
         folder = fit(config, out or Path("runs") / recipe, resume == "auto", max_seconds, minutes)

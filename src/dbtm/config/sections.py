@@ -193,6 +193,7 @@ class TrainConfig:
     batch: int = 256  # global
     micro_batch: int = 0  # rows per device and pass; 0: the whole share of a device at once
     seed: int = 0
+    init: str = ""  # a checkpoint whose averaged weights the run starts from; "": from scratch
     device: str = "auto"  # auto, cpu, cuda
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = False

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,8 @@ class Trainer:
         self.step = 0
         if newest is not None:
             self._load(newest)
+        elif config.train.init:
+            self._start_from(checkpoint.find(config.train.init))
         self._prepare()
 
     def _split(self) -> tuple[int, int]:
@@ -275,6 +277,21 @@ class Trainer:
         self.step = checkpoint.read_json(folder, "state")["step"]
         if self.step > self.config.train.steps:
             raise UsageError(f"{folder} is already past train.steps={self.config.train.steps}: ask for more steps")
+
+    def _start_from(self, folder: Path) -> None:
+        """Fine-tuning: the averaged weights of another run for the map, its EMA and the frozen modules."""
+        names = {"config.json", "ema.safetensors", *self.files.keys() & checkpoint.listed(folder, ()).keys()}
+        checkpoint.verify(folder, names)
+        saved = asdict(configuration.loads((folder / "config.json").read_text()).model)
+        for name, value in asdict(self.config.model).items():
+            if saved[name] != value:
+                raise UsageError(f"{folder} has model.{name}={saved[name]}, this run {value}: they must be the same")
+        for name in names & self.files.keys():
+            if (folder / name).read_text(encoding="utf-8") != self.files[name]:
+                raise UsageError(f"{folder} was trained with another {name}: prepare the data as it was prepared there")
+        weights = checkpoint.read_tensors(folder, "ema")
+        for module in (self.model, self.ema.model, *self.method.frozen.values()):
+            module.load_state_dict(weights)
 
 
 def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path) -> None:
