@@ -9,6 +9,7 @@ from torch.func import jvp
 
 from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, ModelConfig, PathConfig, RilConfig
+from dbtm.errors import UsageError
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
 from dbtm.methods.distill import teacher_rollout
@@ -238,7 +239,7 @@ def test_self_distillation_targets_the_teachers_last_round(commit_mode):
     method, batch = build(distill=distill), examples()
     teacher = method.frozen["teacher"].double()
     state, _ = method.draw_state(batch, method.draw_noise(batch))
-    states, end = teacher_rollout(teacher, distill, state, batch.prompt)
+    states, end = teacher_rollout(teacher, distill, state, batch.prompt, torch.zeros(B, dtype=torch.long))
     target = end.probabilities(torch.arange(B * L)).view(B, L, V)
     assert len(states) == 3
     dense = [x.state.dense() if x.p is None else torch.where(x.held[..., None], x.p, x.state.dense()) for x in states]
@@ -264,14 +265,38 @@ def test_self_distillation_on_a_fraction_of_the_rows_is_that_of_these_rows():
     assert some.item() != backward(build(distill=distill, path=uncoupled), batch)["distill"].item()
 
 
-def test_a_teacher_may_commit_positions_that_are_spread():
+def test_a_teacher_may_commit_positions_that_are_spread_from_another_place_in_every_row():
     distill = DistillConfig(weight=1.0, depth=2, start=0, scorer="spread")
     method, batch = build(distill=distill), examples()
     state, _ = method.draw_state(batch, method.draw_noise(batch))
-    rounds, _ = teacher_rollout(method.frozen["teacher"].double(), distill, state, batch.prompt)
-    free, want = (~batch.prompt[0]).nonzero().flatten(), spread(L)
-    half = free[want[free].topk((len(free) + 1) // 2).indices]
-    assert torch.equal(rounds[1].counted, ~batch.prompt & ~torch.isin(torch.arange(L), half))
+    turn_B = torch.arange(B) + 3
+    rounds, _ = teacher_rollout(method.frozen["teacher"].double(), distill, state, batch.prompt, turn_B)
+    for row, turn in enumerate(turn_B.tolist()):
+        free, want = (~batch.prompt[row]).nonzero().flatten(), spread(L).roll(-turn)
+        half = free[want[free].topk((len(free) + 1) // 2).indices]
+        assert torch.equal(rounds[1].counted[row], ~batch.prompt[row] & ~torch.isin(torch.arange(L), half))
+
+
+def test_a_state_may_learn_only_what_the_teacher_decides_later():
+    """Of three rounds two states are left, and each counts what the next one still has open; the target is the same."""
+    every = DistillConfig(weight=1.0, depth=3, start=0, scorer="spread")
+    later = replace(every, count_committed_now=False)
+    method, batch = build(distill=later), examples()
+    state, _ = method.draw_state(batch, method.draw_noise(batch))
+    teacher, turn_B = method.frozen["teacher"].double(), torch.arange(B)
+    (all_rounds, end), (rounds, same) = (
+        teacher_rollout(teacher, config, state, batch.prompt, turn_B) for config in (every, later)
+    )
+    assert len(rounds) == 2
+    for now, like, after in zip(rounds, all_rounds, all_rounds[1:], strict=False):
+        assert torch.equal(now.state.dense(), like.state.dense())
+        assert torch.equal(now.counted, after.counted)
+        assert now.counted.any()
+    index = torch.arange(B * L)
+    assert torch.equal(same.probabilities(index), end.probabilities(index))
+    for wrong in ({"depth": 1}, {"commit": False}):
+        with pytest.raises(UsageError, match="at least 2"):
+            replace(later, **wrong)
 
 
 def test_the_teacher_follows_the_average_on_schedule():

@@ -138,7 +138,7 @@ def test_whole_map(changes, by_recurrence):
 
 def test_training_and_the_checkpoint(tmp_path):
     """A run with every loss, stopped and continued, loads as the map that was trained, and samples."""
-    config = override(tiny_run(), ["model.backbone=delta", "model.pattern=gdn,attn", "distill.start=0"])
+    config = override(tiny_run(), ["model.backbone=delta", "model.pattern=gdn,attn", "distill.start=1"])
     for resume in (False, True):  # a step each: the head starts at zero and hides the blocks from the first
         folder = fit(config, tmp_path / "run", resume, max_seconds=0)
     sampler = dbtm.load(folder)

@@ -142,6 +142,8 @@ def test_a_run_starts_from_the_averaged_weights_of_another(tmp_path):
     base = fit(tiny_run(distill=DistillConfig()), tmp_path / "base")
     distill = DistillConfig(weight=0.5, start=0, refresh=99)
     config = tiny_run(distill=distill, train=replace(tiny_run().train, init=str(base)))
+    with pytest.raises(UsageError, match="a teacher that is trained"):
+        Trainer(replace(config, train=replace(config.train, init="")), tmp_path / "tuned")
     trainer = Trainer(config, tmp_path / "tuned")
     ema = checkpoint.read_tensors(base, "ema")
     for module in (trainer.model, trainer.ema.model, trainer.method.frozen["teacher"]):

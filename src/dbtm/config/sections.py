@@ -147,6 +147,7 @@ class DistillConfig:
     kappa: float = 0.9
     scorer: Literal["confidence", "spread"] = "confidence"  # what the teacher commits first
     commit: bool = True
+    count_committed_now: bool = True  # False: a state learns only what the teacher decides in later rounds than there
     temperature: float = 0.7  # of the teacher's soft target
     start: int = 100_000
     refresh: int = 5_000  # steps between copies of the EMA into the teacher
@@ -156,6 +157,10 @@ class DistillConfig:
         not_negative(self, "weight")
         positive(self, "depth", "temperature", "refresh", "fraction")
         in_range(self, "fraction", 0, 1)
+        if not self.count_committed_now and (self.depth == 1 or not self.commit):
+            raise UsageError(
+                "distill.count_committed_now=false needs rounds that commit, and distill.depth of at least 2"
+            )
 
 
 @dataclass(frozen=True)

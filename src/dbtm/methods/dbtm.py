@@ -14,13 +14,13 @@ from dbtm.errors import UsageError
 from dbtm.kernels.noise import coupling_cost
 from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
 from dbtm.methods.base import Examples, Part
-from dbtm.methods.distill import distill_parts
+from dbtm.methods.distill import distill_parts, teacher_rollout
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
 from dbtm.simplex import Noise, State, assignment, commit, commitment_time, interpolate, partial_context
 
 # streams of random numbers within a step
-NOISE, TIME, FRACTION, CONTEXT, ROUND, START = range(6)
+NOISE, TIME, FRACTION, CONTEXT, ROUND, START, TURN = range(7)
 RIDING = 0.25  # boundary rows per row at I_t, up to which they share its pass
 
 
@@ -86,11 +86,7 @@ class DBTM:
             for k in self.config.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
         if distill:
-            prompt = examples.first(self.config.distill.fraction).prompt
-            some = slice(0, len(prompt))
-            yield from distill_parts(
-                self.model, self.frozen["teacher"], self.config.distill, state.rows(some), noise_BLD[some], prompt
-            )
+            yield from self.distill_parts(state, noise_BLD, examples.first(self.config.distill.fraction))
         if noise_BLD.grad is not None:
             shared_BLD.backward(noise_BLD.grad)
 
@@ -273,6 +269,14 @@ class DBTM:
         f_B = least + (1 - least) * rng.uniform(rng.fold(examples.key(START), 0), 1)[:, 0]
         u_BL = rng.uniform(rng.fold(examples.key(START), 1), examples.tokens.shape[1])
         return examples.prompt | (u_BL < f_B[:, None])
+
+    def distill_parts(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
+        """Self-distillation on some rows, each with its own turn of an order that is spread."""
+        some, length = slice(0, len(examples.tokens)), examples.tokens.shape[1]
+        turn_B = (rng.uniform(examples.key(TURN), 1)[:, 0] * length).long()
+        teacher, config = self.frozen["teacher"], self.config.distill
+        rounds, end = teacher_rollout(teacher, config, state.rows(some), examples.prompt, turn_B)
+        return distill_parts(self.model, rounds, end, noise_BLD[some], ~examples.prompt, config.weight)
 
     # -- what else the trainer asks for ----------------------------------------------------------------------------
 

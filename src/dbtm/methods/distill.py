@@ -35,44 +35,46 @@ class Round(NamedTuple):
 
 
 def distill_parts(
-    model: TransportMap, teacher: TransportMap, config: DistillConfig, state: State, noise_BLD: Tensor, prompt: Tensor
+    model: TransportMap, rounds: list[Round], end: SoftTarget, noise_BLD: Tensor, target_BL: Tensor, weight: float
 ) -> Iterator[Part]:
-    """soft-ril: the student at every state of the teacher's own rollout, towards the teacher's last round."""
-    rounds, target = teacher_rollout(teacher, config, state, prompt)
-    inside = ~prompt
+    """soft-ril: the student at every state of the teacher's own rollout, towards what the teacher ends with."""
     for now in rounds:
         trunk, _ = model.hidden(now.embed(model, noise_BLD))
-        beta = now.counted * (config.weight / inside.sum().clamp(min=1))
-        loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, target, beta.flatten())
-        yield Part(loss, {"distill": losses.total(cross_entropy.view_as(inside) * now.counted, inside)})
+        beta = now.counted * (weight / target_BL.sum().clamp(min=1))
+        loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, end, beta.flatten())
+        yield Part(loss, {"distill": losses.total(cross_entropy.view_as(target_BL) * now.counted, target_BL)})
 
 
 @torch.no_grad()
 def teacher_rollout(
-    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor
+    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor, turn_B: Tensor
 ) -> tuple[list[Round], SoftTarget]:
-    """The teacher's k rounds from x0, and what it ends with."""
+    """The teacher's k rounds from x0, and what it ends with.
+
+    Commits that are spread start at `turn_B`, another place in every row: so there is no position that the teacher
+    always decides first, from noise alone, and never knows better than its student.
+    """
     noise_BLD = teacher.embed_noise(state.noise)
     tokens, committed, p = state.tokens, prompt, None
-    by_position = spread(tokens.shape[1], tokens.device) if config.scorer == "spread" else None
+    by_position = spread(tokens.shape[1], tokens.device, turn_B) if config.scorer == "spread" else None
     rounds: list[Round] = []
-    trunk = noise_BLD
     for r in range(1, config.depth + 1):
         if config.commit:
             now = Round(state.at_noise(committed, tokens), None, None, ~committed)
         else:
             now = Round(state.at_noise(prompt), committed & ~prompt, p, ~prompt)
-        rounds.append(now)
         trunk, _ = teacher.hidden(now.embed(teacher, noise_BLD))
         score, proposed = predictions(trunk, teacher.head, now.counted)
-        order = score if by_position is None else by_position.expand_as(score)
-        after = commit(order, committed, r, config.depth, config.kappa)
+        after = commit(score if by_position is None else by_position, committed, r, config.depth, config.kappa)
+        if config.count_committed_now:
+            rounds.append(now)
+        elif r < config.depth:
+            rounds.append(now._replace(counted=~after))
         if config.commit:
             tokens = torch.where(after & ~committed, proposed, tokens)
         else:
             p = teacher.head(trunk)[0].softmax(-1)
         committed = after
     # committed mode: what was committed on the way to the last round keeps its token
-    kept = ~rounds[-1].counted if config.commit else torch.zeros_like(prompt)
-    end = SoftTarget(trunk.flatten(0, 1), tokens.flatten(), kept.flatten(), teacher.head, config.temperature)
-    return rounds, end
+    kept = ~now.counted if config.commit else torch.zeros_like(prompt)
+    return rounds, SoftTarget(trunk.flatten(0, 1), tokens.flatten(), kept.flatten(), teacher.head, config.temperature)

@@ -22,14 +22,17 @@ def top(score_BL: Tensor, among_BL: Tensor, count_B: Tensor) -> Tensor:
     return among_BL & (rank < count_B[:, None])
 
 
-def spread(length: int, device: torch.device | None = None) -> Tensor:
+def spread(length: int, device: torch.device | None = None, turn_B: Tensor | None = None) -> Tensor:
     """Scores (L,) by which commits are spread over a sequence, whatever stands there: 0, 64, 32, 96, 16, ... of 128.
 
     They are minus the van der Corput sequence, a position's bits in reverse. Neighbours depend on each other most, and
     those of one round are proposed apart: so a round's positions should be far from each other and close to what is
-    known. None is above 0, so no threshold commits more.
+    known. None is above 0, so no threshold commits more. With `turn_B` every row has the order turned by so many
+    positions: (B, L).
     """
     position, bits = torch.arange(length, device=device), max(1, (length - 1).bit_length())
+    if turn_B is not None:
+        position = (position + turn_B[:, None]) % length
     reversed_bits = sum(((position >> i) & 1) << (bits - 1 - i) for i in range(bits))
     return -reversed_bits / 2**bits
 

@@ -74,6 +74,8 @@ class Trainer:
             self._load(newest)
         elif config.train.init:
             self._start_from(checkpoint.find(config.train.init))
+        elif config.distill.weight and not config.distill.start:
+            raise UsageError("distill.start=0 needs a teacher that is trained: start from one with --init CHECKPOINT")
         self._prepare()
 
     def _split(self) -> tuple[int, int]:
