@@ -96,7 +96,15 @@ def test_ours_do_not_learn_data_from_pure_noise():
     assert recipe("text-ril").model == recipe("text").model
 
 
-@pytest.mark.parametrize("name", ["lm1b-ril", "text-ril", "text-small"])
+@pytest.mark.parametrize("name", ["text-ril", "text-small"])
+def test_a_second_stage_goes_on_with_the_map_of_the_first(name):
+    first, second = recipe(name), recipe(name.removesuffix("-ril") + "-distill")
+    assert second.model == first.model
+    assert second.train.seed != first.train.seed
+    assert (second.distill.start, second.distill.scorer, second.distill.count_committed_now) == (0, "spread", False)
+
+
+@pytest.mark.parametrize("name", ["lm1b-ril", "text-ril", "text-small", "text-distill"])
 def test_they_build_at_a_small_size(name):
     """Every setting is one that the method takes."""
     small = (

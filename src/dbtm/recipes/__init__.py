@@ -30,6 +30,8 @@ RECIPES = {
     "text": Entry("text", "text", "your text (dbtm data text), ours: V = 8192, L = 128; for one GPU"),
     "text-ril": Entry("text", "text_ril", "the same with refinement in the loop, from partly clean text on"),
     "text-small": Entry("text", "text_small", "your text, V = 4096, at most 8M parameters"),
+    "text-distill": Entry("text", "text_distill", "second stage of text-ril (--init RUN): better at one evaluation"),
+    "text-small-distill": Entry("text", "text_small_distill", "second stage of text-small (--init RUN)"),
     "lm1b": Entry("text", "lm1b", "LM1B (dbtm data lm1b), the paper's table to the letter"),
     "lm1b-ril": Entry("text", "lm1b_ril", "LM1B with refinement in the loop, the paper's table to the letter"),
     "owt": Entry("text", "owt", "OpenWebText (dbtm data owt), the paper's table to the letter"),

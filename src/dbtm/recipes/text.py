@@ -124,3 +124,31 @@ def text_small() -> RunConfig:
         task=task,
         model=replace(base.model, vocab=task.vocab, width=256, depth=7, heads=4, loops=2, quality=False),
     )
+
+
+def text_distill() -> RunConfig:
+    """The second stage of `text-ril`, for one network evaluation: `--init` with a run of it."""
+    return _second_stage(text_ril(), "text-distill")
+
+
+def text_small_distill() -> RunConfig:
+    """The second stage of `text-small`."""
+    return _second_stage(text_small(), "text-small-distill")
+
+
+def _second_stage(base: RunConfig, name: str) -> RunConfig:
+    """Self-distillation from trained weights on: the map learns what its own second round makes of the same noise.
+
+    The teacher commits every second position, from another place in every text, and only what it decides with those
+    neighbours known is learned. A few times its student takes its place. The other terms, on a quarter of the rows,
+    keep what the map has learned before.
+    """
+    return replace(
+        base,
+        recipe=name,
+        loss=replace(base.loss, interpolant_fraction=0.25, boundary_fraction=0.0625),
+        distill=DistillConfig(
+            weight=2.0, depth=2, scorer="spread", count_committed_now=False, temperature=0.7, start=0, refresh=1_000
+        ),
+        train=replace(base.train, steps=5_000, seed=1),  # another seed: other noise for the same texts
+    )
