@@ -239,7 +239,7 @@ def test_self_distillation_targets_the_teachers_last_round(commit_mode):
     method, batch = build(distill=distill), examples()
     teacher = method.frozen["teacher"].double()
     state, _ = method.draw_state(batch, method.draw_noise(batch))
-    states, end = teacher_rollout(teacher, distill, state, batch.prompt, torch.zeros(B, dtype=torch.long))
+    states, end = teacher_rollout(teacher, distill, state, batch.prompt, torch.zeros(B, dtype=torch.long), method.rows)
     target = end.probabilities(torch.arange(B * L)).view(B, L, V)
     assert len(states) == 3
     dense = [x.state.dense() if x.p is None else torch.where(x.held[..., None], x.p, x.state.dense()) for x in states]
@@ -270,7 +270,7 @@ def test_a_teacher_may_commit_positions_that_are_spread_from_another_place_in_ev
     method, batch = build(distill=distill), examples()
     state, _ = method.draw_state(batch, method.draw_noise(batch))
     turn_B = torch.arange(B) + 3
-    rounds, _ = teacher_rollout(method.frozen["teacher"].double(), distill, state, batch.prompt, turn_B)
+    rounds, _ = teacher_rollout(method.frozen["teacher"].double(), distill, state, batch.prompt, turn_B, method.rows)
     for row, turn in enumerate(turn_B.tolist()):
         free, want = (~batch.prompt[row]).nonzero().flatten(), spread(L).roll(-turn)
         half = free[want[free].topk((len(free) + 1) // 2).indices]
@@ -285,7 +285,7 @@ def test_a_state_may_learn_only_what_the_teacher_decides_later():
     state, _ = method.draw_state(batch, method.draw_noise(batch))
     teacher, turn_B = method.frozen["teacher"].double(), torch.arange(B)
     (all_rounds, end), (rounds, same) = (
-        teacher_rollout(teacher, config, state, batch.prompt, turn_B) for config in (every, later)
+        teacher_rollout(teacher, config, state, batch.prompt, turn_B, method.rows) for config in (every, later)
     )
     assert len(rounds) == 2
     for now, like, after in zip(rounds, all_rounds, all_rounds[1:], strict=False):

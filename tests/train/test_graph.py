@@ -11,17 +11,22 @@ from dbtm.errors import UsageError
 from dbtm.graphs import WARM_UP
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
+from dbtm.tasks.toy import Markov
 from dbtm.train.graph import GraphedBackward
+from tests.conftest import tiny_config
 from tests.train.test_resume import tiny_run
 
 STEPS, START = 12, 5
 
 
-def config():
+def config(vocab: int = 5, distill: DistillConfig = DistillConfig()):
+    model = tiny_config(vocab=vocab, length=6, dropout=0.2)
     return tiny_run(
+        task=Markov(vocab=vocab, length=6),
+        model=model,
         loss=LossConfig(),
         ril=RilConfig(weight=1.0, depths=(2,), start=START),
-        distill=DistillConfig(),
+        distill=distill,
     )
 
 
@@ -68,18 +73,55 @@ def test_replayed_steps_equal_plain_ones():
     assert "ril" not in want[0][0]
 
 
+def test_a_new_teacher_is_recorded_anew():
+    method = DBTM(config(distill=DistillConfig(weight=1.0, start=3, refresh=2)))
+    recorded = []
+    graphed = GraphedBackward(method, 1.0, lambda call: recorded.append(call) or call)
+    assert [method.phase(step)[-1] for step in range(8)] == [0, 0, 0, 1, 1, 2, 2, 3]
+    run(graphed, method)
+    assert len(recorded) == 0  # no phase of these lasts longer than the warm-up
+    teachers = DBTM(config(distill=DistillConfig(weight=1.0, start=0, refresh=6)))
+    run(GraphedBackward(teachers, 1.0, lambda call: recorded.append(call) or call), teachers)
+    assert len(recorded) == 2
+
+
+@pytest.mark.parametrize("scorer", ["confidence", "spread"])
+def test_a_step_that_visits_every_row_is_the_same_step(scorer, monkeypatch):
+    """A recorded step cannot ask which rows have a weight: it visits all, and the gradients are the same."""
+    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer=scorer, count_committed_now=scorer == "confidence")
+    some, every = DBTM(config(80, distill)), DBTM(config(80, distill))
+    visited = []
+
+    def rows(mask):
+        visited.append(mask.float().mean().item())
+        return torch.arange(mask.numel())
+
+    monkeypatch.setattr(every, "rows", rows)
+    want, got = (run(lambda e, m=method: backward(m, e, 0.5), method) for method in (some, every))
+    assert min(visited) < 0.7
+    for (terms, gradients), (terms_plain, gradients_plain) in zip(got, want, strict=True):
+        for name in terms_plain:
+            torch.testing.assert_close(terms[name], terms_plain[name], rtol=1e-5, atol=1e-6)
+        for a, b in zip(gradients, gradients_plain, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
 def test_steps_that_wait_for_the_cpu_are_refused():
     run = config()
     run = replace(run, train=replace(run.train, graph=True))
-    with pytest.raises(UsageError, match=r"distill\.weight=0"):
-        replace(run, distill=DistillConfig(weight=1.0, start=2))
+    with pytest.raises(UsageError, match=r"path\.coupling=independent"):
+        replace(run, ril=replace(run.ril, fresh_noise=True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
-def test_recorded_on_a_gpu():
-    plain, graphed = DBTM(config()), DBTM(config())  # with dropout: a replay draws it from the seed of its own step
+@pytest.mark.parametrize("vocab", [5, 80])
+def test_recorded_on_a_gpu(vocab):
+    """With dropout: a replay draws it from the seed of its own step. A large vocabulary has a teacher beside it."""
+    made = config(vocab, DistillConfig(weight=float(vocab > 64), depth=2, start=0, refresh=6))
+    plain, graphed = DBTM(made), DBTM(replace(made, train=replace(made.train, graph=True)))
     for method in (plain, graphed):
-        method.model.cuda()
+        for module in (method.model, *method.frozen.values()):
+            module.cuda()
 
     def moved(call):
         return lambda e: call(replace(e, **{name: x.cuda() for name, x in e.tensors().items()}))

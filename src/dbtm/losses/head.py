@@ -81,12 +81,12 @@ def chunked_head(
 
 
 @torch.no_grad()
-def predictions(trunk_BLD: Tensor, head: nn.Linear, wanted_BL: Tensor) -> tuple[Tensor, Tensor]:
-    """(max T, argmax T) at the wanted positions of a batch, (B, L) each; 0 and -1 elsewhere."""
-    nothing = torch.zeros(wanted_BL.numel(), device=wanted_BL.device)
-    rows, tokens = wanted_BL.flatten().nonzero().squeeze(-1), torch.zeros_like(nothing, dtype=torch.int64)
-    read = chunked_head(trunk_BLD.flatten(0, 1), None, head.weight, head.bias, tokens, nothing, nothing, rows=rows)
-    return read.confidence.view_as(wanted_BL), read.argmax.view_as(wanted_BL)
+def predictions(trunk_BLD: Tensor, head: nn.Linear, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """(max T, argmax T), (B, L) each, at some positions, counted through the batch; 0 and -1 elsewhere."""
+    h = trunk_BLD.flatten(0, 1)
+    nothing, tokens = h.new_zeros(len(h), dtype=torch.float32), h.new_zeros(len(h), dtype=torch.int64)
+    read = chunked_head(h, None, head.weight, head.bias, tokens, nothing, nothing, rows=rows)
+    return read.confidence.view(trunk_BLD.shape[:2]), read.argmax.view(trunk_BLD.shape[:2])
 
 
 def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int | None = None) -> int:

@@ -43,22 +43,23 @@ def aligned(weight_VD: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def chunked_soft_head(
-    h: Tensor, head: nn.Linear, target: SoftTarget, beta: Tensor, budget: int | None = None
+    h: Tensor, head: nn.Linear, target: SoftTarget, beta: Tensor, rows: Tensor, budget: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(sum_n beta_n CE_n under autograd, CE (N,) as a constant) over h (N, D); rows without a weight are skipped."""
-    loss, cross_entropy = _SoftHead.apply(h, head.weight, head.bias, target, beta, budget)
+    """(sum_n beta_n CE_n under autograd, CE (N,) as a constant) over `rows` of h (N, D), all that have a weight among
+    them; 0 elsewhere.
+    """
+    loss, cross_entropy = _SoftHead.apply(h, head.weight, head.bias, target, beta, rows, budget)
     return loss, cross_entropy
 
 
 class _SoftHead(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h, weight, bias, target: SoftTarget, beta, budget):
+    def forward(ctx, h, weight, bias, target: SoftTarget, beta, rows, budget):
         wide = torch.promote_types(h.dtype, torch.float32)
         V, W, b, beta = len(weight), aligned(weight, h.dtype), bias.to(wide), beta.to(wide)
         teacher_W = aligned(target.head.weight, target.trunk.dtype)
         cross_entropy = h.new_zeros(len(h), dtype=wide)
         grads = [torch.zeros_like(x, dtype=t) for x, t in ((h, h.dtype), (weight, wide), (bias, wide))]
-        rows = beta.nonzero().squeeze(-1)
         for index in rows.split(rows_per_chunk(len(W), h.dtype, True, budget)) if len(rows) else ():
             h_n = h[index]
             log_T = (product(h_n, W.T)[:, :V] + b).log_softmax(-1)
@@ -77,4 +78,4 @@ class _SoftHead(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g_loss, _):
         grads = ((g_loss * x).to(t) for x, t in zip(ctx.saved_tensors, ctx.dtypes, strict=True))
-        return *grads, None, None, None
+        return *grads, None, None, None, None

@@ -62,8 +62,10 @@ class Method(Protocol):
         """What can be done for a micro-batch without the weights; it is called ahead of time, in another thread."""
         ...
 
-    def phase(self, step: int) -> tuple[bool, ...]:
-        """Which of the terms that start late are on at a step: steps of one phase run the same operations."""
+    def phase(self, step: int) -> tuple[int, ...]:
+        """Which of the terms that start late are on at a step: steps of one phase run the same operations, on the same
+        tensors.
+        """
         ...
 
     def after_step(self, step: int, ema: TransportMap) -> None:

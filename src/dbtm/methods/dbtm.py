@@ -64,11 +64,14 @@ class DBTM:
 
     # -- the step --------------------------------------------------------------------------------------------------
 
-    def phase(self, step: int) -> tuple[bool, ...]:
-        """Whether semigroup, refinement in the loop and self-distillation are on."""
+    def phase(self, step: int) -> tuple[int, ...]:
+        """Whether semigroup, refinement in the loop and self-distillation are on, the last as the number of its
+        teacher, whose folded constants are other tensors than those of the teacher before.
+        """
         loss, ril, distill = self.config.loss, self.config.ril, self.config.distill
-        starts = ((loss.semigroup, loss.semigroup_start), (ril.weight, ril.start), (distill.weight, distill.start))
-        return tuple(bool(weight) and step >= start for weight, start in starts)
+        teacher = bool(distill.weight) * max(0, (step - distill.start) // distill.refresh + 1)
+        starts = ((loss.semigroup, loss.semigroup_start), (ril.weight, ril.start))
+        return *(int(bool(weight) and step >= start) for weight, start in starts), teacher
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         """The objective, one network pass at a time.
@@ -81,7 +84,7 @@ class DBTM:
         shared_BLD = self.model.embed_noise(noise)
         noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
         state, t_BL = self.draw_state(examples, noise)
-        yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, semigroup)
+        yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
         if ril:
             for k in self.config.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
@@ -130,9 +133,9 @@ class DBTM:
 
     def rows(self, visited_BL: Tensor) -> Tensor:
         """The positions that the head has to visit, counted through the batch. Asked for before the trunk runs: to find
-        them the CPU waits for the GPU, which is not worth it for a handful of tokens.
+        them the CPU waits for the GPU, which is not worth it for a handful of tokens and cannot be in a CUDA graph.
         """
-        if self.config.model.small_vocab:
+        if self.config.model.small_vocab or (self.config.train.graph and visited_BL.is_cuda):
             return torch.arange(visited_BL.numel(), device=visited_BL.device)
         return visited_BL.flatten().nonzero().squeeze(-1)
 
@@ -275,8 +278,8 @@ class DBTM:
         some, length = slice(0, len(examples.tokens)), examples.tokens.shape[1]
         turn_B = (rng.uniform(examples.key(TURN), 1)[:, 0] * length).long()
         teacher, config = self.frozen["teacher"], self.config.distill
-        rounds, end = teacher_rollout(teacher, config, state.rows(some), examples.prompt, turn_B)
-        return distill_parts(self.model, rounds, end, noise_BLD[some], ~examples.prompt, config.weight)
+        rounds, end = teacher_rollout(teacher, config, state.rows(some), examples.prompt, turn_B, self.rows)
+        return distill_parts(self.model, rounds, end, noise_BLD[some], ~examples.prompt, config.weight, self.rows)
 
     # -- what else the trainer asks for ----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ The target is a function of the noise alone, so it cannot average over different
 makes refinement in the loop work where nothing is given, as in text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,6 +17,8 @@ from dbtm.losses.soft_head import SoftTarget, chunked_soft_head
 from dbtm.methods.base import Part
 from dbtm.nn import TransportMap
 from dbtm.simplex import State, commit, spread
+
+Rows = Callable[[Tensor], Tensor]  # from a mask (B, L) to the positions that a head has to visit
 
 
 class Round(NamedTuple):
@@ -35,19 +37,26 @@ class Round(NamedTuple):
 
 
 def distill_parts(
-    model: TransportMap, rounds: list[Round], end: SoftTarget, noise_BLD: Tensor, target_BL: Tensor, weight: float
+    model: TransportMap,
+    rounds: list[Round],
+    end: SoftTarget,
+    noise_BLD: Tensor,
+    target_BL: Tensor,
+    weight: float,
+    rows: Rows,
 ) -> Iterator[Part]:
     """soft-ril: the student at every state of the teacher's own rollout, towards what the teacher ends with."""
     for now in rounds:
+        visited = rows(now.counted)
         trunk, _ = model.hidden(now.embed(model, noise_BLD))
         beta = now.counted * (weight / target_BL.sum().clamp(min=1))
-        loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, end, beta.flatten())
+        loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, end, beta.flatten(), visited)
         yield Part(loss, {"distill": losses.total(cross_entropy.view_as(target_BL) * now.counted, target_BL)})
 
 
 @torch.no_grad()
 def teacher_rollout(
-    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor, turn_B: Tensor
+    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor, turn_B: Tensor, rows: Rows
 ) -> tuple[list[Round], SoftTarget]:
     """The teacher's k rounds from x0, and what it ends with.
 
@@ -63,8 +72,9 @@ def teacher_rollout(
             now = Round(state.at_noise(committed, tokens), None, None, ~committed)
         else:
             now = Round(state.at_noise(prompt), committed & ~prompt, p, ~prompt)
+        visited = rows(now.counted)
         trunk, _ = teacher.hidden(now.embed(teacher, noise_BLD))
-        score, proposed = predictions(trunk, teacher.head, now.counted)
+        score, proposed = predictions(trunk, teacher.head, visited)
         after = commit(score if by_position is None else by_position, committed, r, config.depth, config.kappa)
         if config.count_committed_now:
             rounds.append(now)

@@ -30,7 +30,7 @@ class GraphedBackward:
 
     def __init__(self, method: Method, scale: float, record: Record = record):
         self.method, self.scale, self.record = method, scale, record
-        self.now: tuple[bool, ...] | None = None
+        self.now: tuple[int, ...] | None = None
         self.phase = _Recorded()
 
     def __call__(self, examples: Examples) -> Terms:
