@@ -172,27 +172,21 @@ def text_results() -> str:
     arms = read("text")["arms"]
     first = next(iter(arms.values()))["evaluation"]
     budgets = [row["settings"]["nfe"] for row in first["rows"] if row["kind"] == "sample"]
-    lines = [f"| | {' | '.join(f'{nfe} NFE' for nfe in budgets)} |", "|---" * (len(budgets) + 1) + "|"]
+    columns = [*(f"{nfe} NFE" for nfe in budgets), "validation text", "its words shuffled"]
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for name, arm in arms.items():
-        cells = [
-            f"{row['perplexity']:.0f} ({row['entropy']:.2f})"
-            for row in arm["evaluation"]["rows"]
-            if row["kind"] == "sample"
-        ]
+        rows = arm["evaluation"]["rows"]  # samples by budget, then real text, then shuffled
+        cells = [f"{row['perplexity']:.0f} ({row['entropy']:.2f})" for row in rows]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    real, shuffled = (next(row for row in first["rows"] if row["kind"] == kind) for kind in ("real", "shuffled"))
-    lines += [
-        "",
-        f"Judge {first['judge']['name']}, {real['n']} samples an entry, seed {first['samples'][0]['seed']}. "
-        f"Validation text: {real['perplexity']:.0f} ({real['entropy']:.2f}); the same with its words shuffled: "
-        f"{shuffled['perplexity']:.0f} ({shuffled['entropy']:.2f}). ",
-    ]
+    lines += ["", f"Judge {first['judge']['name']}, seed {first['samples'][0]['seed']}.", ""]
     for name, arm in arms.items():
         training, data = arm["training"], arm["data"]
-        lines[-1] += (
-            f"`{name}`: {training['parameters'] / 1e6:.0f}M parameters, {training['seconds'] / 60:.0f} minutes of one "
-            f"{training['hardware']} ({training['steps']:,} steps of {training['batch']}), "
-            f"{data['train_tokens'] / 1e6:.0f}M tokens of encyclopaedia and news."
+        stages = training.get("stages", [{"recipe": arm["recipe"], **training}])
+        steps = " and ".join(f"{stage['steps']:,} of `{stage['recipe']}`" for stage in stages)
+        lines.append(
+            f"- `{name}`: {training['parameters'] / 1e6:.1f}M parameters, {training['seconds'] / 60:.1f} minutes of "
+            f"one {training['hardware']} (steps of {training['batch']}: {steps}), {data['train_tokens'] / 1e6:.0f}M "
+            f"tokens of encyclopaedia and news; {arm['evaluation']['rows'][0]['n']} samples an entry."
         )
     return "\n".join(lines)
 

@@ -68,7 +68,7 @@ def test_recipes_and_doctor(dbtm):
         (["train", "markof"], "did you mean 'markov'"),
         (["train", "markov", "--set", "train.stesp=3"], "did you mean 'steps'"),
         (["train", "markov", "--resume", "always"], "--resume always"),
-        (["train", "markov", "--init", "nowhere"], "no such checkpoint: nowhere (models in the package: sudoku)"),
+        (["train", "markov", "--init", "nowhere"], "no such checkpoint: nowhere (models in the package: sudoku, text)"),
         (["train", "markov", "--init", "sudoku"], "has model."),
         (["train", "markov", "--max-seconds", "0"], "--max-seconds must be positive"),
         (["train", "markov", "--vocab", "3"], "belong to the recipe 'own'"),

@@ -10,13 +10,16 @@ from dbtm.errors import UsageError, nearest
 
 def demo(
     what: Annotated[
-        str, typer.Argument(help="sudoku: seconds, a trained model; simplex: a minute, trains one.")
-    ] = "sudoku",
+        str,
+        typer.Argument(
+            help="sudoku or text: seconds, a trained model; simplex: a minute, trains one. (Default: the first two.)"
+        ),
+    ] = "",
     out: Annotated[Path, typer.Option(help="Where the page or figure goes.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of the noise, or of the training run.")] = 0,
 ) -> None:
-    """Solve a hard Sudoku in a few network evaluations, or learn the one-step map on the 2-simplex."""
-    demos = {"sudoku": sudoku, "simplex": simplex}
+    """Solve a hard Sudoku and write text in a few network evaluations, or learn the one-step map on the 2-simplex."""
+    demos = {"": both, "sudoku": sudoku, "text": text, "simplex": simplex}
     if what not in demos:
         raise UsageError(f"there is no demo '{what}'{nearest(what, demos)}")
     try:
@@ -24,6 +27,32 @@ def demo(
     except OSError as error:
         raise UsageError(f"--out {out} cannot be a folder for the files: {error.strerror}") from None
     demos[what](out, seed)
+
+
+def both(out: Path, seed: int) -> None:
+    """Text, then the Sudoku, which is what a reader should have on the screen at the end."""
+    text(out, seed)
+    sudoku(out, seed)
+
+
+def text(out: Path, seed: int) -> None:
+    """Texts of the packaged model from the same noise, with more and more network evaluations."""
+    from rich.console import Console
+
+    from dbtm.cli.sample_kinds import Texts, Words
+    from dbtm.loading import load
+    from dbtm.tasks.text.task import Text
+
+    sampler, console = load("text"), Console(highlight=False)
+    assert isinstance(sampler.task, Text)
+    kind = Texts(sampler.task, Words(), 1)
+    print("text from nothing: a small model of encyclopaedia and news, from the same noise every time\n")
+    for nfe in (1, 4, 16):
+        trace = sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, nfe=nfe, seed=seed)
+        console.print(f"{nfe} network evaluation{'s' if nfe > 1 else ''}", style="bold")
+        kind.body(console, 0, kind.samples(trace)[0], rounds=False)
+        console.print()
+    print('next: dbtm sample text --prompt "The river" --trace   your own beginning, refined round by round\n')
 
 
 def sudoku(out: Path, seed: int) -> None:
