@@ -3,7 +3,7 @@
     python benchmarks/ablations.py run sudoku --minutes 8 --at-once 4 --out runs/ablations
     python benchmarks/ablations.py report sudoku --out runs/ablations --json results/sudoku-ablations.json
 
-    python benchmarks/ablations.py run text --data text8k --minutes 9 --at-once 6 --out runs/text
+    python benchmarks/ablations.py run text --data text4k --minutes 4 --at-once 4 --out runs/text
     python benchmarks/ablations.py judge text --out runs/text                      # may be on another machine
     python benchmarks/ablations.py report text --out runs/text --json results/text-ablations.json
 
@@ -65,8 +65,8 @@ STUDIES = {
         "the moving average on 256 held-out puzzles with 30 clues, kappa 0.9, quality scorer",
     ),
     "text": Study(
-        "text",
-        ("train.evaluate_every=500", "train.checkpoint_every=100000"),
+        "text-small",
+        ("train.evaluate_every=500", "train.checkpoint_every=100000", "train.graph=true"),
         (
             Arm("all of it", "the recipe"),
             Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
@@ -78,9 +78,20 @@ STUDIES = {
             Arm("a = 2", "exponent of the interpolant", ("path.a=2",)),
             Arm("no OT", "noise coupled to data by optimal transport", ("path.coupling=independent",)),
             Arm("c = 1", "the paper's constant in the weight of transport", ("loss.c=1",)),
-            Arm("ril", "rounds supervised by the data", ("ril.weight=0.5", "ril.depths=[1]", "ril.context=0.4")),
-            Arm("ril from noise", "rollouts that start from noise", ("ril.weight=0.5", "ril.later_fraction=0.5")),
-            Arm("distil", "rollouts supervised by a frozen copy", ("distill.weight=1", "distill.start=1000")),
+            Arm("no ril", "rounds supervised by the data, from partly clean texts on", ("ril.weight=0",)),
+            Arm("ril from noise", "rollouts that start from noise", ("ril.context=0", "ril.depths=[4]")),
+            Arm(
+                "distil",
+                "rollouts supervised by a frozen copy from step 1,000 on",
+                (
+                    "distill.weight=2",
+                    "distill.start=1000",
+                    "distill.refresh=500",
+                    "distill.depth=2",
+                    "distill.scorer=spread",
+                    "distill.count_committed_now=false",
+                ),
+            ),
         ),
         "entropy_1",
         "256 samples of the moving average; judged: 256 of the last checkpoint",
