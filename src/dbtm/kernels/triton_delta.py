@@ -34,12 +34,18 @@ class Launch:
     def rows(self, dtype: torch.dtype, *shape: int) -> Tensor:
         return self.like.new_empty((*self.lead, self.L, *shape), dtype=dtype)
 
-    def chunks(self, kernel, *tensors: Tensor) -> None:
+    def warps(self, wide: int) -> int:
+        """Four or more share a warp group's product, which on Hopper reads beyond tiles as narrow as a small head's
+        (triton-lang/triton#10629): those go without.
+        """
+        return wide if self.block >= 64 else 2
+
+    def chunks(self, kernel, *tensors: Tensor, warps: int = 4) -> None:
         """One program a chunk."""
         with torch.cuda.device_of(self.like):
             kernel[self.parts, self.n](
                 *tensors, self.L, self.heads, self.reversed, C=self.C, D=self.d, BLOCK_D=self.block,
-                PRECISION=self.precision, num_warps=4, num_stages=1,
+                PRECISION=self.precision, num_warps=self.warps(warps), num_stages=1,
             )  # fmt: skip
 
     def inverse(self, N: Tensor) -> Tensor:
@@ -54,7 +60,7 @@ class Launch:
         with torch.cuda.device_of(self.like):
             kernels.pass_kernel[self.parts, triton.cdiv(self.d, COLUMNS)](
                 P, Z, S, CHUNKS=self.n, BACK=back, D=self.d, BLOCK_D=self.block, BLOCK_M=COLUMNS,
-                PRECISION=self.precision, num_warps=4, num_stages=2,
+                PRECISION=self.precision, num_warps=self.warps(4), num_stages=2,
             )  # fmt: skip
         return S
 
@@ -76,9 +82,9 @@ def forward(
         return o, None, inverse, U, S
     dq, dk, dv, dg, dbeta = (x.contiguous() for x in tangents)
     dU, dZ, do = alone, Z, torch.empty_like(o)  # the memory of what has been used
-    to.chunks(kernels.tangent_chunk_kernel, k, v, g, beta, dk, dv, dg, dbeta, inverse, U, S, dU, dZ)
+    to.chunks(kernels.tangent_chunk_kernel, k, v, g, beta, dk, dv, dg, dbeta, inverse, U, S, dU, dZ, warps=8)
     dS = to.states(P, dZ)
-    to.chunks(kernels.tangent_output_kernel, q, k, g, dq, dk, dg, W, U, S, dU, dS, do)
+    to.chunks(kernels.tangent_output_kernel, q, k, g, dq, dk, dg, W, U, S, dU, dS, do, warps=8)
     return o, do, inverse, U, S
 
 
@@ -90,12 +96,12 @@ def backward(
     go, to = go.contiguous(), Launch(k, directions)
     C, d = to.C, to.d
     gU, P, gZ = to.blocks(C, d), to.blocks(d, d), to.blocks(d, d)
-    to.chunks(kernels.gradient_chunk_kernel, q, k, g, beta, go, inverse, gU, P, gZ)
+    to.chunks(kernels.gradient_chunk_kernel, q, k, g, beta, go, inverse, gU, P, gZ, warps=8)
     gS = to.states(P, gZ, back=True)
     gq, gk, gv = (to.rows(torch.float32, d) for _ in range(3))
     gg, gbeta = (to.rows(torch.float32) for _ in range(2))
     gR, parts = to.blocks(C, d), (to.blocks(C, d), to.blocks(C), to.blocks(C))
-    to.chunks(kernels.gradient_state_kernel, k, v, g, beta, inverse, U, S, gU, gS, gR, gv, *parts)
-    to.chunks(kernels.gradient_output_kernel, q, k, g, beta, go, U, S, gR, *parts, gq, gk, gg, gbeta)
+    to.chunks(kernels.gradient_state_kernel, k, v, g, beta, inverse, U, S, gU, gS, gR, gv, *parts, warps=8)
+    to.chunks(kernels.gradient_output_kernel, q, k, g, beta, go, U, S, gR, *parts, gq, gk, gg, gbeta, warps=8)
     gq, gk, gv, gg, gbeta = (y.sum(0).to(x.dtype) for y, x in zip((gq, gk, gv, gg, gbeta), inputs, strict=True))
     return gq, gk, gv, gg, gbeta
