@@ -66,7 +66,7 @@ STUDIES = {
     ),
     "text": Study(
         "text-small",
-        ("train.evaluate_every=500", "train.checkpoint_every=100000", "train.graph=true"),
+        ("train.evaluate_every=200", "train.checkpoint_every=100000", "train.graph=true"),
         (
             Arm("all of it", "the recipe"),
             Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
@@ -82,11 +82,11 @@ STUDIES = {
             Arm("ril from noise", "rollouts that start from noise", ("ril.context=0", "ril.depths=[4]")),
             Arm(
                 "distil",
-                "rollouts supervised by a frozen copy from step 1,000 on",
+                "rollouts supervised by a frozen copy from step 300 on",
                 (
                     "distill.weight=2",
-                    "distill.start=1000",
-                    "distill.refresh=500",
+                    "distill.start=300",
+                    "distill.refresh=200",
                     "distill.depth=2",
                     "distill.scorer=spread",
                     "distill.count_committed_now=false",

@@ -17,13 +17,13 @@ PACKAGED = Path(str(files("dbtm"))) / "models"
 
 def find(path: str | Path) -> Path:
     """A checkpoint folder, the newest of a run, or a model of the package by its name ('sudoku')."""
-    if not Path(path).exists() and (PACKAGED / str(path)).is_dir():
-        return PACKAGED / str(path)
+    packaged = {p.name: p for p in sorted(PACKAGED.iterdir()) if p.is_dir()}
     try:
         return checkpoint.find(path)
     except UsageError as error:
-        names = ", ".join(sorted(p.name for p in PACKAGED.iterdir() if p.is_dir()))
-        raise UsageError(f"{error} (models in the package: {names})") from None
+        if str(path) in packaged:
+            return packaged[str(path)]
+        raise UsageError(f"{error} (models in the package: {', '.join(packaged)})") from None
 
 
 def load(path: str | Path, device: str = "auto") -> Sampler:

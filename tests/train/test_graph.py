@@ -48,6 +48,7 @@ def run(call, method):
         terms = {name: value.clone() for name, value in call(examples(step, method)).items()}
         out.append((terms, [None if p.grad is None else p.grad.clone() for p in model.parameters()]))
         model.zero_grad(set_to_none=False)
+        method.after_step(step + 1, model)
     return out
 
 
@@ -80,9 +81,9 @@ def test_a_new_teacher_is_recorded_anew():
     assert [method.phase(step)[-1] for step in range(8)] == [0, 0, 0, 1, 1, 2, 2, 3]
     run(graphed, method)
     assert len(recorded) == 0  # no phase of these lasts longer than the warm-up
-    teachers = DBTM(config(distill=DistillConfig(weight=1.0, start=0, refresh=6)))
+    teachers = DBTM(replace(config(distill=DistillConfig(weight=1.0, start=0, refresh=4)), ril=RilConfig()))
     run(GraphedBackward(teachers, 1.0, lambda call: recorded.append(call) or call), teachers)
-    assert len(recorded) == 2
+    assert len(recorded) == STEPS // 4
 
 
 @pytest.mark.parametrize("scorer", ["confidence", "spread"])

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,6 +152,22 @@ def test_a_run_starts_from_the_averaged_weights_of_another(tmp_path):
     tuned = trainer.run()
     assert any(not torch.equal(value, ema[key]) for key, value in checkpoint.read_tensors(tuned, "model").items())
     assert all(torch.equal(value, ema[key]) for key, value in checkpoint.read_tensors(tuned, "teacher").items())
+
+
+def test_a_resumed_run_keeps_the_weights_it_started_from(tmp_path):
+    base = fit(tiny_run(distill=DistillConfig()), tmp_path / "base")
+    config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, init=str(base)))
+    whole = fit(config, tmp_path / "whole")
+    trainer = Trainer(config, tmp_path / "killed")
+    kill_at(trainer, 4)
+    with pytest.raises(Killed):
+        trainer.run()
+    shutil.rmtree(base)
+    for init in ("", str(base)):
+        resumed = fit(replace(config, train=replace(config.train, init=init)), tmp_path / "killed", resume=True)
+        assert configuration.loads((resumed / "config.json").read_text()).train.init == str(base)
+    a, b = (checkpoint.read_tensors(folder, "model") for folder in (whole, resumed))
+    assert all(torch.equal(a[key], b[key]) for key in a)
 
 
 def test_weights_that_do_not_fit_a_run_are_refused_before_anything_is_written(tmp_path, monkeypatch):

@@ -84,11 +84,11 @@ def boundary_share(config: RunConfig) -> float:
 def head_rows(config: RunConfig) -> tuple[float, float, float]:
     """Positions the head visits, over B L, in the mean: at I_t, at the data, and in all rounds of the rollouts.
 
-    A small vocabulary visits all. Else those with a loss: half of them where the context is partial; and round r of k,
-    with a map that is sure of nothing, those that the floor has not committed yet.
+    A small vocabulary visits all, and so does a recorded step. Else those with a loss: half of them where the context
+    is partial; and round r of k, with a map that is sure of nothing, those that the floor has not committed yet.
     """
     at_data, depths = boundary_share(config), config.ril.depths if config.ril.weight else ()
-    if config.model.small_vocab:
+    if config.model.small_vocab or config.train.graph:
         return 1.0, at_data, float(sum(depths))
     return 0.5 if config.path.context else 1.0, at_data, sum((k + 1) / 2 for k in depths)
 
@@ -140,6 +140,7 @@ def measure(
     """All kinds of step, in turns."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     peak, rate = matrix_peak(device, dtype), bandwidth(device)
+    config = replace(config, train=replace(config.train, graph=graphed))
     chosen, calls, memory = kinds(config), {}, {}
     for name, kind in chosen.items():
         calls[name] = prepare(kind, batch, device, compiled, graphed)

@@ -3,6 +3,7 @@
 Command modules import nothing heavy at their top, so that `dbtm --help` answers at once.
 """
 
+import io
 import sys
 from typing import Annotated
 
@@ -65,6 +66,9 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 def main() -> None:
     """Run the command; a user's mistake is one line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a letter that a plain terminal lacks is a question mark
     try:
         app()
     except UsageError as error:

@@ -12,41 +12,37 @@ def demo(
     what: Annotated[
         str,
         typer.Argument(
-            help="sudoku or text: seconds, a trained model; simplex: a minute, trains one. (Default: the first two.)"
+            help="text or sudoku: seconds, a trained model; simplex: a minute, trains one. all: the first two."
         ),
-    ] = "",
+    ] = "all",
     out: Annotated[Path, typer.Option(help="Where the page or figure goes.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of the noise, or of the training run.")] = 0,
 ) -> None:
     """Solve a hard Sudoku and write text in a few network evaluations, or learn the one-step map on the 2-simplex."""
-    demos = {"": both, "sudoku": sudoku, "text": text, "simplex": simplex}
+    demos = {"all": (text, sudoku), "text": (text,), "sudoku": (sudoku,), "simplex": (simplex,)}
     if what not in demos:
         raise UsageError(f"there is no demo '{what}'{nearest(what, demos)}")
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        if what != "text":
+            out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {out} cannot be a folder for the files: {error.strerror}") from None
-    demos[what](out, seed)
-
-
-def both(out: Path, seed: int) -> None:
-    """Text, then the Sudoku, which is what a reader should have on the screen at the end."""
-    text(out, seed)
-    sudoku(out, seed)
+    for show in demos[what]:
+        show(out, seed)
 
 
 def text(out: Path, seed: int) -> None:
-    """Texts of the packaged model from the same noise, with more and more network evaluations."""
+    """Texts of the packaged model, from the same first noise, with more and more network evaluations."""
     from rich.console import Console
 
     from dbtm.cli.sample_kinds import Texts, Words
-    from dbtm.loading import load
+    from dbtm.loading import PACKAGED, load
     from dbtm.tasks.text.task import Text
 
-    sampler, console = load("text"), Console(highlight=False)
+    sampler, console = load(PACKAGED / "text"), Console(highlight=False)
     assert isinstance(sampler.task, Text)
     kind = Texts(sampler.task, Words(), 1)
-    print("text from nothing: a small model of encyclopaedia and news, from the same noise every time\n")
+    print("text from nothing: a small model of encyclopaedia and news, each time from the same noise\n")
     for nfe in (1, 4, 16):
         trace = sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, nfe=nfe, seed=seed)
         console.print(f"{nfe} network evaluation{'s' if nfe > 1 else ''}", style="bold")

@@ -23,7 +23,8 @@ def train(
         typer.Option(help="Set train.steps to what fits into this time here (not with --set train.steps)."),
     ] = None,
     init: Annotated[
-        Path | None, typer.Option(help="Start from the weights of this checkpoint, run or packaged model.")
+        Path | None,
+        typer.Option(help="Start from the averaged weights of this checkpoint or run; a resumed run has them."),
     ] = None,
     data: Annotated[
         Path | None,
@@ -44,9 +45,10 @@ def train(
     from dbtm.config import override
     from dbtm.recipes import recipe as find_recipe
     from dbtm.recipes.prepared import READERS, on_data
+    from dbtm.train import checkpoint
     from dbtm.train.loop import NonFiniteLoss, fit
 
-    config = find_recipe(recipe)
+    config, out = find_recipe(recipe), out or Path("runs") / recipe
     own = {"data": None if data is None else str(data), "vocab": vocab, "length": length}
     assignments = [f"task.{name}={json.dumps(value)}" for name, value in own.items() if value is not None]
     if data is not None and config.task.name in READERS and vocab is None and length is None:
@@ -56,11 +58,12 @@ def train(
     if recipe == "own" and len(assignments) < 3:
         missing = ", ".join(f"--{name}" for name, value in own.items() if value is None)
         raise UsageError(f"the recipe 'own' needs {missing}: dbtm train own --data tokens.npy --vocab V --length L")
-    if init is not None:
+    goes_on = resume == "auto" and checkpoint.latest(out) is not None
+    if init is not None and not goes_on:
         assignments.append(f"train.init={json.dumps(str(loading.find(init)))}")
     config = override(config, assignments + (set_ or []))
     try:
-        folder = fit(config, out or Path("runs") / recipe, resume == "auto", max_seconds, minutes)
+        folder = fit(config, out, resume == "auto", max_seconds, minutes)
     except NonFiniteLoss as error:
         print(f"dbtm: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

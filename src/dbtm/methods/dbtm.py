@@ -89,7 +89,7 @@ class DBTM:
             for k in self.config.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
         if distill:
-            yield from self.distill_parts(state, noise_BLD, examples.first(self.config.distill.fraction))
+            yield from self.soft_ril_parts(state, noise_BLD, examples.first(self.config.distill.fraction))
         if noise_BLD.grad is not None:
             shared_BLD.backward(noise_BLD.grad)
 
@@ -273,7 +273,7 @@ class DBTM:
         u_BL = rng.uniform(rng.fold(examples.key(START), 1), examples.tokens.shape[1])
         return examples.prompt | (u_BL < f_B[:, None])
 
-    def distill_parts(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
+    def soft_ril_parts(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
         """Self-distillation on some rows, each with its own turn of an order that is spread."""
         some, length = slice(0, len(examples.tokens)), examples.tokens.shape[1]
         turn_B = (rng.uniform(examples.key(TURN), 1)[:, 0] * length).long()

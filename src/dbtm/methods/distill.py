@@ -18,7 +18,7 @@ from dbtm.methods.base import Part
 from dbtm.nn import TransportMap
 from dbtm.simplex import State, commit, spread
 
-Rows = Callable[[Tensor], Tensor]  # from a mask (B, L) to the positions that a head has to visit
+Visit = Callable[[Tensor], Tensor]  # from a mask (B, L) to the positions that a head visits, counted through the batch
 
 
 class Round(NamedTuple):
@@ -43,25 +43,25 @@ def distill_parts(
     noise_BLD: Tensor,
     target_BL: Tensor,
     weight: float,
-    rows: Rows,
+    visit: Visit,
 ) -> Iterator[Part]:
     """soft-ril: the student at every state of the teacher's own rollout, towards what the teacher ends with."""
     for now in rounds:
-        visited = rows(now.counted)
+        rows = visit(now.counted)
         trunk, _ = model.hidden(now.embed(model, noise_BLD))
         beta = now.counted * (weight / target_BL.sum().clamp(min=1))
-        loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, end, beta.flatten(), visited)
+        loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, end, beta.flatten(), rows)
         yield Part(loss, {"distill": losses.total(cross_entropy.view_as(target_BL) * now.counted, target_BL)})
 
 
 @torch.no_grad()
 def teacher_rollout(
-    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor, turn_B: Tensor, rows: Rows
+    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor, turn_B: Tensor, visit: Visit
 ) -> tuple[list[Round], SoftTarget]:
     """The teacher's k rounds from x0, and what it ends with.
 
-    Commits that are spread start at `turn_B`, another place in every row: so there is no position that the teacher
-    always decides first, from noise alone, and never knows better than its student.
+    The order of commits that are spread is turned by `turn_B`, another number in every row: so there is no position
+    that the teacher always decides first, from noise alone, and never knows better than its student.
     """
     noise_BLD = teacher.embed_noise(state.noise)
     tokens, committed, p = state.tokens, prompt, None
@@ -72,9 +72,9 @@ def teacher_rollout(
             now = Round(state.at_noise(committed, tokens), None, None, ~committed)
         else:
             now = Round(state.at_noise(prompt), committed & ~prompt, p, ~prompt)
-        visited = rows(now.counted)
+        rows = visit(now.counted)
         trunk, _ = teacher.hidden(now.embed(teacher, noise_BLD))
-        score, proposed = predictions(trunk, teacher.head, visited)
+        score, proposed = predictions(trunk, teacher.head, rows)
         after = commit(score if by_position is None else by_position, committed, r, config.depth, config.kappa)
         if config.count_committed_now:
             rounds.append(now)

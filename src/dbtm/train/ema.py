@@ -16,7 +16,7 @@ class EMA:
 
     @torch.no_grad()
     def update(self, model: TransportMap, step: int) -> None:
-        """After optimizer step `step` (counted from 1). The warm-up forgets the random start quickly."""
+        """After optimizer step `step` (counted from 1). The warm-up forgets the start quickly."""
         decay = min(self.decay, (1 + step) / (10 + step)) if self.warmup else self.decay
         averages = [w.data for w in self.model.parameters()]
         torch._foreach_lerp_(averages, [w.data for w in model.parameters()], 1 - decay)

@@ -271,6 +271,7 @@ class Trainer:
         checkpoint.verify(folder)
         saved = configuration.loads((folder / "config.json").read_text())
         _refuse_changes(saved, self.config, folder)
+        self.config = replace(self.config, train=replace(self.config.train, init=saved.train.init))
         self.model.load_state_dict(checkpoint.read_tensors(folder, "model"))
         self.ema.model.load_state_dict(checkpoint.read_tensors(folder, "ema"))
         for name, module in self.method.frozen.items():
