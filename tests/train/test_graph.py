@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, RilConfig
@@ -105,6 +106,37 @@ def test_a_step_that_visits_every_row_is_the_same_step(scorer, monkeypatch):
             torch.testing.assert_close(terms[name], terms_plain[name], rtol=1e-5, atol=1e-6)
         for a, b in zip(gradients, gradients_plain, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+class Waiting(TorchDispatchMode):
+    """Collects the operators for which the CPU would wait for a GPU: what a recording cannot do."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        by_mask = name in ("index", "index_put_") and any(x is not None and x.dtype == torch.bool for x in args[1])
+        if by_mask or name in ("nonzero", "_local_scalar_dense", "masked_select", "is_nonzero", "equal", "_unique2"):
+            self.found.add(name)
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_recorded_step_never_waits_for_the_gpu(monkeypatch):
+    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer="spread", count_committed_now=False)
+    made = replace(config(80, distill), ril=RilConfig(weight=1.0, depths=(2,), context=0.4))
+    assert made.path.coupling == "ot"
+    method = DBTM(made)
+    some, waits = examples(7, method), Waiting()
+    with waits:
+        backward(method, some)
+    assert waits.found == {"nonzero"}  # the plain step asks which rows have a loss
+    monkeypatch.setattr(method, "rows", lambda mask: torch.arange(mask.numel()))
+    waits.found.clear()
+    with waits:
+        backward(method, some)
+    assert not waits.found
 
 
 def test_steps_that_wait_for_the_cpu_are_refused():
