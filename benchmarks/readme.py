@@ -167,9 +167,8 @@ def paper_recipe() -> str:
     return "\n".join(lines)
 
 
-def text_results() -> str:
+def text_table(arms: dict) -> list[str]:
     """Perplexity (entropy) of every arm by NFE, beside real and shuffled text under the same judge."""
-    arms = read("text")["arms"]
     first = next(iter(arms.values()))["evaluation"]
     budgets = [row["settings"]["nfe"] for row in first["rows"] if row["kind"] == "sample"]
     columns = [*(f"{nfe} NFE" for nfe in budgets), "validation text", "its words shuffled"]
@@ -178,6 +177,18 @@ def text_results() -> str:
         rows = arm["evaluation"]["rows"]  # samples by budget, then real text, then shuffled
         cells = [f"{row['perplexity']:.0f} ({row['entropy']:.2f})" for row in rows]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return lines
+
+
+def packaged_text() -> str:
+    """The row of the model in the package, for its card."""
+    return "\n".join(text_table({"text-small": read("text")["arms"]["text-small"]}))
+
+
+def text_results() -> str:
+    """The table, and what each arm cost."""
+    arms = read("text")["arms"]
+    lines, first = text_table(arms), next(iter(arms.values()))["evaluation"]
     lines += ["", f"Judge {first['judge']['name']}, seed {first['samples'][0]['seed']}.", ""]
     for name, arm in arms.items():
         training, data = arm["training"], arm["data"]
@@ -205,6 +216,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, speed, toys),
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
     "docs/text.md": (text_results, text_samples),
+    "src/dbtm/models/text/README.md": (packaged_text,),
 }
 
 

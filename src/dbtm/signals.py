@@ -1,9 +1,10 @@
-"""Signals that end a process, turned into the way out that cleans up."""
+"""Signals that end a process, turned into the way out that cleans up, or into a question to a loop."""
 
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -31,3 +32,28 @@ def leave_on(*names: str) -> Iterator[None]:
 def _leave(number: int, frame: object) -> None:
     signal.signal(number, signal.SIG_IGN)  # a second one must not disturb the first one's cleaning up
     sys.exit(128 + number)
+
+
+class StopOnSignal:
+    """SIGINT and SIGTERM ask the loop to save and end; a second one ends at once."""
+
+    def __init__(self):
+        self.signal = ""
+        self.old: dict[int, Any] = {}
+
+    def __enter__(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self.old[number] = signal.signal(number, self._handle)
+            except ValueError:  # not the main thread: signals are someone else's business
+                break
+        return self
+
+    def _handle(self, number, frame):
+        if self.signal:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number).name
+
+    def __exit__(self, *error):
+        for number, handler in self.old.items():
+            signal.signal(number, handler)

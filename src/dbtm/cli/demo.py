@@ -42,7 +42,7 @@ def text(out: Path, seed: int) -> None:
     sampler, console = load(PACKAGED / "text"), Console(highlight=False)
     assert isinstance(sampler.task, Text)
     kind = Texts(sampler.task, Words(), 1)
-    print("text from nothing: a small model of encyclopaedia and news, each time from the same noise\n")
+    print("text from nothing: a small model of encyclopaedia and news, each time from the same first noise\n")
     for nfe in (1, 4, 16):
         trace = sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, nfe=nfe, seed=seed)
         console.print(f"{nfe} network evaluation{'s' if nfe > 1 else ''}", style="bold")

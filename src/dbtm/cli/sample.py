@@ -86,7 +86,7 @@ def sample(
         _write_json(json_file, kind, result)
     if html is not None:
         told: dict[str, Any] = {"checkpoint": checkpoint, "budget": f"{settings.nfe} network evaluations"}
-        told |= {} if settings.scorer == "spread" else {"kappa": settings.kappa}
+        told |= {} if settings.threshold is None else {"kappa": settings.threshold}
         rest = {"temperature": settings.temperature, "sigma": settings.sigma, "scorer": settings.scorer, "seed": seed}
         _write_page(html, kind, samples, told | rest)
 

@@ -240,6 +240,11 @@ class SampleConfig:
         if self.sigma is not None:
             positive(self, "sigma")
 
+    @property
+    def threshold(self) -> float | None:
+        """kappa where it has a part: commits that are spread know no threshold."""
+        return None if self.scorer == "spread" else self.kappa
+
     def tuned(self, nfe: int) -> dict[str, float]:
         """Threshold and penalty for a budget: those of the largest tuned budget within it, else the plain ones."""
         plain = {"kappa": self.kappa, "repetition_penalty": self.repetition_penalty}

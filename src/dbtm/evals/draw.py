@@ -33,7 +33,7 @@ def resolve(sampler: Sampler, asked: dict[str, Any]) -> dict[str, Any]:
         return settings
     names = ["temperature"]
     if options.nfe > 1:
-        names += ["kappa"] if options.scorer != "spread" else []
+        names += ["kappa"] if options.threshold is not None else []
         names += ["scorer", "commit", "repetition_penalty", "fresh_noise"]
     return settings | {name: getattr(options, name) for name in names}
 

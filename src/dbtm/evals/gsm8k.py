@@ -126,7 +126,7 @@ def solve(
         **_counts(results),
         run_seconds=time.perf_counter() - sampled,
         nfe=chosen.nfe,
-        kappa=None if chosen.scorer == "spread" else chosen.kappa,
+        kappa=chosen.threshold,
         scorer=chosen.scorer,
         mean_nfe=mean_nfe,
         sample_seconds=sampled - start,

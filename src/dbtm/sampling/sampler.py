@@ -57,7 +57,7 @@ class Sampler:
         options: SampleConfig = from_dict(SampleConfig, values | tuned | changes, "sample.")
         if options.scorer == "quality" and self.model.quality is None:
             raise UsageError("this model has no quality head: use the scorer 'confidence'")
-        if options.scorer == "spread" and "kappa" in changes:
+        if options.threshold is None and "kappa" in changes:
             raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
         return options
 

@@ -1,10 +1,8 @@
 """The training loop: it knows a Method and a Task, not DBTM."""
 
 import math
-import signal
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,7 @@ from dbtm.config import RunConfig, TrainConfig
 from dbtm.errors import UsageError, nearest
 from dbtm.methods import build_method
 from dbtm.methods.base import Examples, backward
+from dbtm.signals import StopOnSignal
 from dbtm.tasks.base import Task
 from dbtm.train import checkpoint
 from dbtm.train.distributed import World
@@ -28,6 +27,7 @@ from dbtm.train.graph import GraphedBackward
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
+from dbtm.train.prefetch import Prefetch
 
 
 class NonFiniteLoss(RuntimeError):
@@ -119,7 +119,7 @@ class Trainer:
         sums: dict[str, Tensor] = {}
         counted = 0
         saved: Path | None = None
-        with _StopOnSignal() as stop, _prefetch(self) as batches:
+        with StopOnSignal() as stop, Prefetch(self.batches(), self.device) as batches:
             while self.step < train.steps:
                 terms = self._step(next(batches))
                 for name, value in terms.items():
@@ -286,9 +286,9 @@ class Trainer:
         names = {"config.json", "ema.safetensors", *self.files.keys() & checkpoint.listed(folder, ()).keys()}
         checkpoint.verify(folder, names)
         saved = asdict(configuration.loads((folder / "config.json").read_text()).model)
-        for name, value in asdict(self.config.model).items():
-            if saved[name] != value:
-                raise UsageError(f"{folder} has model.{name}={saved[name]}, this run {value}: they must be the same")
+        now = asdict(self.config.model)
+        for name in _changed(saved, now):
+            raise UsageError(f"{folder} has model.{name}={saved[name]}, this run {now[name]}: they must be the same")
         for name in names & self.files.keys():
             if (folder / name).read_text(encoding="utf-8") != self.files[name]:
                 raise UsageError(f"{folder} was trained with another {name}: prepare the data as it was prepared there")
@@ -305,10 +305,14 @@ def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path) -> None:
         if not isinstance(old[section], dict):
             changed = [section] if old[section] != new[section] else []
         else:
-            keys = fixed.get(section, tuple(old[section] | new[section]))
-            changed = [f"{section}.{k}" for k in keys if old[section].get(k) != new[section].get(k)]
+            changed = [f"{section}.{k}" for k in _changed(old[section], new[section], fixed.get(section))]
         if changed:
             raise UsageError(f"{folder} was trained with another {changed[0]}: resume it with the settings it had")
+
+
+def _changed(old: dict[str, Any], new: dict[str, Any], keys: Iterable[str] | None = None) -> list[str]:
+    """Which of the keys (all of them by default) have another value."""
+    return [key for key in (old | new if keys is None else keys) if old.get(key) != new.get(key)]
 
 
 def _check_batch(task: Task) -> None:
@@ -322,63 +326,6 @@ def _check_batch(task: Task) -> None:
         raise UsageError(f"{where} gives a token outside 0..{task.vocab - 1}")
     if prompt is not None and (np.asarray(prompt).shape != tokens.shape or np.asarray(prompt).dtype != bool):
         raise UsageError(f"{where} must give its prompt mask as booleans (B, {task.length})")
-
-
-class _StopOnSignal:
-    """SIGINT and SIGTERM ask the loop to save and end; a second one ends at once."""
-
-    def __init__(self):
-        self.signal = ""
-        self.old: dict[int, Any] = {}
-
-    def __enter__(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self.old[number] = signal.signal(number, self._handle)
-            except ValueError:  # not the main thread: signals are someone else's business
-                break
-        return self
-
-    def _handle(self, number, frame):
-        if self.signal:
-            raise KeyboardInterrupt
-        self.signal = signal.Signals(number).name
-
-    def __exit__(self, *error):
-        for number, handler in self.old.items():
-            signal.signal(number, handler)
-
-
-class _prefetch:
-    """Prepares the next step's batches in a thread while this one runs; on a GPU, in a stream of its own."""
-
-    def __init__(self, trainer: Trainer):
-        self.source = trainer.batches()
-        self.stream = torch.cuda.Stream(trainer.device) if trainer.device.type == "cuda" else None
-
-    def __enter__(self) -> Iterator[list[Examples]]:
-        self.pool = ThreadPoolExecutor(1)
-        return self._ahead()
-
-    def _prepare(self) -> list[Examples] | None:
-        if self.stream is None:
-            return next(self.source, None)
-        with torch.cuda.stream(self.stream):
-            batch = next(self.source, None)
-        self.stream.synchronize()
-        return batch
-
-    def _ahead(self) -> Iterator[list[Examples]]:
-        future = self.pool.submit(self._prepare)
-        while (batch := future.result()) is not None:
-            future = self.pool.submit(self._prepare)
-            if self.stream is not None:
-                for x in (x for examples in batch for x in examples.tensors().values()):
-                    x.record_stream(torch.cuda.current_stream())  # their memory is free when the step has read them
-            yield batch
-
-    def __exit__(self, *error):
-        self.pool.shutdown(wait=True, cancel_futures=True)
 
 
 def fit(
