@@ -180,6 +180,22 @@ def text_table(arms: dict) -> list[str]:
     return lines
 
 
+def text() -> str:
+    """Our best text model after each of its stages."""
+    arms = read("text")["arms"]
+    shown = {name: arms[name] for name in ("text-ril", "text-distill")}
+    training = shown["text-distill"]["training"]
+    return "\n".join(
+        [
+            *text_table(shown),
+            "",
+            f"{training['parameters'] / 1e6:.0f}M parameters; {training['seconds'] / 60:.0f} minutes of one "
+            f"{training['hardware']} for both stages, no teacher but itself. Judge smollm2, "
+            f"{shown['text-distill']['evaluation']['rows'][0]['n']} samples an entry.",
+        ]
+    )
+
+
 def packaged_text() -> str:
     """The row of the model in the package, for its card."""
     return "\n".join(text_table({"text-small": read("text")["arms"]["text-small"]}))
@@ -213,7 +229,7 @@ def text_samples() -> str:
 
 
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
-    "README.md": (sudoku, speed, toys),
+    "README.md": (sudoku, text, speed, toys),
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
     "docs/text.md": (text_results, text_samples),
     "src/dbtm/models/text/README.md": (packaged_text,),
