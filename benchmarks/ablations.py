@@ -3,12 +3,13 @@
     python benchmarks/ablations.py run sudoku --minutes 8 --at-once 4 --out runs/ablations
     python benchmarks/ablations.py report sudoku --out runs/ablations --json results/sudoku-ablations.json
 
-    python benchmarks/ablations.py run text --data text4k --minutes 4 --at-once 4 --out runs/text
-    python benchmarks/ablations.py judge text --out runs/text                      # may be on another machine
+    python benchmarks/ablations.py run text --data text4k --minutes 4 --at-once 3 --out runs/text
+    python benchmarks/ablations.py judge text --at-once 3 --out runs/text          # may be on another machine
     python benchmarks/ablations.py report text --out runs/text --json results/text-ablations.json
 
-Arms of a round share the GPU in equal parts where its multi-process service runs (`nvidia-cuda-mps-control -d`): each
-is given 1 / at-once of the processors. `report` collects the curves and draws them beside the JSON, as an SVG. Arms of
+Arms of a round share the GPU in equal parts: they take turns, or, where its multi-process service runs
+(`nvidia-cuda-mps-control -d`), each is given 1 / at-once of the processors. So let --at-once divide the number of arms.
+`report` collects the curves and draws them beside the JSON, as an SVG. Arms of
 text also draw samples when they have been trained; `judge` has them judged.
 """
 
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from dbtm.evals.provenance import made
 
-SAMPLES, HOW = "samples.jsonl.gz", "how.json"
+SAMPLES, JUDGED, HOW = "samples.jsonl.gz", "judged.json", "how.json"
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,17 @@ STUDIES = {
     ),
     "text": Study(
         "text-small",
-        ("train.evaluate_every=200", "train.checkpoint_every=100000", "train.graph=true"),
+        ("train.evaluate_every=400", "train.checkpoint_every=100000"),
         (
             Arm("all of it", "the recipe"),
+            Arm("another seed", "how far two runs of the same are apart", ("train.seed=1",)),
             Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
             Arm("anchor 0.60", "anchor time", ("path.t_anchor=0.6",)),
             Arm("anchor 0.75", "anchor time", ("path.t_anchor=0.75",)),
             Arm("anchor t*", "anchor time: the commitment time of this vocabulary", ("path.t_anchor=null",)),
             Arm("anchor 0.90", "anchor time", ("path.t_anchor=0.9",)),
             Arm("sigma 0.5", "scale of the noise", ("path.sigma=0.5",)),
+            Arm("sigma 2", "scale of the noise", ("path.sigma=2",)),
             Arm("a = 2", "exponent of the interpolant", ("path.a=2",)),
             Arm("no OT", "noise coupled to data by optimal transport", ("path.coupling=independent",)),
             Arm("c = 1", "the paper's constant in the weight of transport", ("loss.c=1",)),
@@ -95,7 +98,7 @@ STUDIES = {
         ),
         "entropy_1",
         "256 samples of the moving average; judged: 256 of the last checkpoint",
-        ("--n", "256", "--nfe", "1,2,4,16", "--no-references"),
+        ("--n", "256", "--nfe", "1,4,16", "--no-references"),
     ),
     "mini": Study(  # the same on two CPU cores, to try this file out
         "sudoku-mini",
@@ -110,15 +113,26 @@ def folder(out: Path, arm: Arm) -> Path:
     return out / arm.name.replace(" ", "-")
 
 
+def dbtm(*words: str, **options) -> subprocess.Popen:
+    """The command line in a process of its own."""
+    return subprocess.Popen([sys.executable, "-m", "dbtm", *words], **options)
+
+
 def start(study: Study, arm: Arm, minutes: float, out: Path, share: float, data: str | None) -> subprocess.Popen:
-    """One arm as a process of its own, with its part of the GPU."""
+    """One arm, with its part of the GPU."""
     settings = [word for setting in (*study.shared, *arm.settings) for word in ("--set", setting)]
     words = ["train", study.recipe, "--out", str(folder(out, arm)), "--minutes", str(minutes), *settings]
     words += ["--data", data] if data else []
     environment = {**os.environ, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}"}
     folder(out, arm).parent.mkdir(parents=True, exist_ok=True)
     with open(folder(out, arm).with_suffix(".log"), "w") as log:
-        return subprocess.Popen([sys.executable, "-m", "dbtm", *words], stdout=log, stderr=log, env=environment)
+        return dbtm(*words, stdout=log, stderr=log, env=environment)
+
+
+def sample(study: Study, arm: Arm, out: Path, data: str | None) -> subprocess.Popen:
+    """Samples of a trained arm, unjudged."""
+    words = ["eval", "text", str(folder(out, arm)), "--judge", "none", *study.samples]
+    return dbtm(*words, "--save-samples", str(folder(out, arm) / SAMPLES), *(["--data", data] if data else []))
 
 
 def run(study: Study, wanted: list[str], minutes: float, at_once: int, out: Path, data: str | None) -> None:
@@ -126,25 +140,27 @@ def run(study: Study, wanted: list[str], minutes: float, at_once: int, out: Path
     arms = [arm for arm in study.arms if not wanted or arm.name in wanted]
     out.mkdir(parents=True, exist_ok=True)
     (out / HOW).write_text(json.dumps({"minutes": minutes, "at_once": at_once}))
-    for first in range(0, len(arms), at_once):
-        now = arms[first : first + at_once]
+    for now in batched(arms, at_once):
         began = time.monotonic()
         running = [(arm, start(study, arm, minutes, out, 1 / at_once, data)) for arm in now]
         for arm, process in running:
             print(f"{arm.name}: exit code {process.wait()} after {time.monotonic() - began:.0f} s", flush=True)
-        for arm in now if study.samples else ():
-            words = ["eval", "text", str(folder(out, arm)), "--judge", "none", *study.samples]
-            words += ["--save-samples", str(folder(out, arm) / SAMPLES), *(["--data", data] if data else [])]
-            subprocess.run([sys.executable, "-m", "dbtm", *words], check=False)
+        for process in [sample(study, arm, out, data) for arm in now] if study.samples else ():
+            process.wait()
 
 
-def judge(study: Study, name: str, out: Path) -> None:
-    """Have the arms' samples judged, one after the other; what has been judged stays."""
-    for arm in study.arms:
-        samples, judged = folder(out, arm) / SAMPLES, folder(out, arm) / "judged.json"
-        if samples.is_file() and not judged.is_file():
-            words = ["eval", "text", "--samples", str(samples), "--judge", name, "--json", str(judged)]
-            subprocess.run([sys.executable, "-m", "dbtm", *words], check=False)
+def judge(study: Study, name: str, at_once: int, out: Path) -> None:
+    """Have the arms' samples judged; what has been judged stays."""
+    paths = [folder(out, arm) for arm in study.arms]
+    waiting = [path for path in paths if (path / SAMPLES).is_file() and not (path / JUDGED).is_file()]
+    for now in batched(waiting, at_once):
+        words = [("--samples", str(path / SAMPLES), "--judge", name, "--json", str(path / JUDGED)) for path in now]
+        for process in [dbtm("eval", "text", *each) for each in words]:
+            process.wait()
+
+
+def batched(items: list, size: int) -> list[list]:
+    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 def curve(path: Path) -> list[dict]:
@@ -172,8 +188,8 @@ def report(study: Study, out: Path, path: Path) -> None:
                 "settings": arm.settings,
                 "curve": curve(folder(out, arm)),
             }
-            if (folder(out, arm) / "judged.json").is_file():
-                row["judged"] = json.loads((folder(out, arm) / "judged.json").read_text())["rows"]
+            if (folder(out, arm) / JUDGED).is_file():
+                row["judged"] = json.loads((folder(out, arm) / JUDGED).read_text())["rows"]
             rows.append(row)
             print(f"{arm.name:28s} {row['curve'][-1] if row['curve'] else 'no evaluation yet'}")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -219,7 +235,7 @@ def main() -> None:
     if given.command == "run":
         run(study, given.arms, given.minutes, given.at_once, given.out, given.data)
     if given.command == "judge":
-        judge(study, given.judge, given.out)
+        judge(study, given.judge, given.at_once, given.out)
     report(study, given.out, given.json or given.out / "ablations.json")
 
 
