@@ -45,6 +45,9 @@ def gsm_small() -> RunConfig:
     """For one GPU, 30M parameters: a trained BPE of 4,096, L = 256, mostly synthetic problems.
 
     Its data: `dbtm data gsm8k FILE.jsonl ... --plain --vocab 4096 --length 256 --out DIR`.
+
+    Rounds are supervised one at a time, each from a program of which some share is known, any share: a rollout would see
+    fewer problems in the same time. A question has one program, so that no share is too small to be taught.
     """
     task = Gsm8k(vocab=4_096, length=256, synthetic=0.7)
     return RunConfig(
@@ -53,10 +56,10 @@ def gsm_small() -> RunConfig:
         model=ours.model(task, 512, 8, 8, input_norm=True, embed_std=0.3),
         path=PathConfig(t_anchor=0.8, coupling="independent"),
         loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
-        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, later_fraction=0.5),
+        ril=RilConfig(weight=1.0, depths=(1,), context=0.01),
         optim=ours.optim(warmup=200),
         train=TrainConfig(
-            steps=5_000, batch=256, precision="bf16", compile=True, checkpoint_every=500, evaluate_every=500
+            steps=12_000, batch=256, precision="bf16", compile=True, checkpoint_every=500, evaluate_every=500
         ),
         sample=SampleConfig(nfe=16, kappa=0.9),
     )
