@@ -46,8 +46,8 @@ def gsm_small() -> RunConfig:
 
     Its data: `dbtm data gsm8k FILE.jsonl ... --plain --vocab 4096 --length 256 --out DIR`.
 
-    Rounds are supervised one at a time, each from a program of which some share is known, any share: a rollout would see
-    fewer problems in the same time. A question has one program, so that no share is too small to be taught.
+    Rounds are supervised one at a time, each from a program of which some share is known, any share: a rollout would
+    see fewer problems in the same time. A question has one program, so that no share is too small to be taught.
     """
     task = Gsm8k(vocab=4_096, length=256, synthetic=0.7)
     return RunConfig(
