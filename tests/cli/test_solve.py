@@ -157,6 +157,13 @@ def test_options_reach_the_sampler(command, untrained):
     assert one["rounds"] != other["rounds"]
 
 
+def test_no_threshold_is_told_where_commits_are_spread(command, untrained):
+    options = ("solve", SMALL, "--checkpoint", untrained, "--scorer")
+    assert "kappa" in command(*options, "confidence")[1]
+    assert "kappa" not in command(*options, "spread")[1]
+    assert json.loads(command(*options, "spread", "--json")[1])["kappa"] is None
+
+
 def test_a_wrong_answer_is_called_wrong(command, untrained):
     code, out, _ = command("solve", SMALL, "--checkpoint", untrained, "--json")
     answer = json.loads(out)

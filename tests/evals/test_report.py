@@ -46,3 +46,9 @@ def test_a_tuned_column_names_each_threshold():
 
 def test_budget_one_alone_is_a_table_too():
     assert "12.50" in printed([ROW])
+
+
+def test_spread_commits_have_no_threshold_to_name():
+    text = printed([replace(row, kappa=None, tuned=True, scorer="spread") for row in ROWS[:2]])
+    assert "no threshold" in text
+    assert "kappa" not in text

@@ -211,7 +211,7 @@ def find_answer(
     settings = {
         "checkpoint": checkpoint,
         "budget": nfe,
-        "kappa": options.kappa,
+        "kappa": options.threshold,
         "scorer": options.scorer,
         "seed": seed,
         "device": sampler.device.type,
@@ -240,7 +240,14 @@ def show(answer: Answer) -> None:
     )
     if answer.wrong is not None:
         console.print(f"{answer.wrong}: another --seed may find it, or a larger budget, --nfe 16")
-    console.print(f"[dim]kappa {told['kappa']:g}, scorer {told['scorer']}, seed {told['seed']}[/]")
+    how = ", ".join(f"{name} {value}" for name, value in _how(told).items())
+    console.print(f"[dim]{how}[/]")
+
+
+def _how(told: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the answer depends on, as they are shown."""
+    kappa = {} if told["kappa"] is None else {"kappa": f"{told['kappa']:g}"}
+    return {**kappa, "scorer": told["scorer"], "seed": told["seed"]}
 
 
 def to_json(answer: Answer) -> str:
@@ -283,8 +290,6 @@ def write_page(answer: Answer, path: Path) -> None:
         "answer": answer.wrong or "solved",
         "network evaluations": f"{answer.nfe} of {told['budget']}",
         "time": f"{answer.milliseconds:.0f} ms on the {told['device']}",
-        "kappa": f"{told['kappa']:g}",
-        "scorer": told["scorer"],
-        "seed": told["seed"],
+        **_how(told),
     }
     files.write(path, sudoku_page(answer.puzzle_C, answer.rounds, meta))

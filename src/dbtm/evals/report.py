@@ -32,6 +32,8 @@ def threshold_table(rows: Sequence[Row]) -> Table:
 
 
 def _column(row: Row) -> str:
+    if row.kappa is None:
+        return "no threshold"
     return "the checkpoint's kappa" if row.tuned else f"kappa {row.kappa:g}"
 
 
@@ -39,7 +41,7 @@ def _cell(row: Row, best: bool) -> str:
     low, high = wilson(row.solved, row.total)
     rate = f"{row.solved / row.total:.2%}".removesuffix("%")
     rate = f"[bold]{rate}[/bold]" if best else rate
-    kappa = f"kappa {row.kappa:g}, " if row.tuned and row.nfe > 1 else ""
+    kappa = f"kappa {row.kappa:g}, " if row.kappa is not None and row.tuned and row.nfe > 1 else ""
     return (
         f"{rate} ({100 * low:.1f}-{100 * high:.1f})\n"
         f"[dim]{kappa}{row.mean_nfe:.2f} NFE, {row.total / row.seconds:.3g}/s[/dim]"

@@ -20,8 +20,8 @@ class Row:
 
     nfe: int
     """The budget of network evaluations."""
-    kappa: float
-    """The commit threshold. At a budget of 1 everything is committed at once, whatever it is."""
+    kappa: float | None
+    """The commit threshold; None where commits are spread. At a budget of 1 everything is committed at once."""
     tuned: bool
     """Whether kappa is the one that the checkpoint keeps for this budget."""
     scorer: str
@@ -85,7 +85,7 @@ def sweep(
         solved = (task.layout.decode(trace.tokens) == solutions_BC).all(-1)
         yield Row(
             nfe=nfe,
-            kappa=options.kappa,
+            kappa=options.threshold,
             tuned=kappa is None,
             scorer=options.scorer,
             solved=int(solved.sum()),
