@@ -49,7 +49,7 @@ def gsm_small() -> RunConfig:
     Rounds are supervised one at a time, each from a program of which some share is known, any share: a rollout would
     see fewer problems in the same time. A question has one program, so that no share is too small to be taught.
     """
-    task = Gsm8k(vocab=4_096, length=256, synthetic=0.7)
+    task = Gsm8k(vocab=4_096, length=256, synthetic=0.6, renumber=0.8)
     return RunConfig(
         recipe="gsm-small",
         task=task,
