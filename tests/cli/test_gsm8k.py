@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ import dbtm
 from dbtm.config import dumps, override
 from dbtm.nn import TransportMap
 from dbtm.recipes import recipe
+from dbtm.tasks.gsm8k.layout import Layout
+from dbtm.tasks.gsm8k.prepared import Prepared
 from dbtm.tasks.gsm8k.synthetic import held_out, problem
+from dbtm.tasks.text.tokenizer import load
 from dbtm.train import checkpoint
 
 LENGTH = 240
@@ -79,6 +83,24 @@ def test_data_with_a_given_tokenizer(command, programs, prepared, tmp_path):
     assert command(*words, "--out", tmp_path / "set")[0] == 2, "not overwritten unasked"
     assert command(*words, "--out", tmp_path / "set", "--force")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["set"], "no temporary folder stays"
+
+
+def test_data_writes_copies_with_other_numbers(command, prepared, tmp_path):
+    story, code = "Tom has {} apples and buys {}.", "def simple_math_problem():\n    s1 = {} + {}\n    return s1"
+    records = [{"question": story.format(48, 56), "code": code.format(48, 56)}, {"question": "Why?", "code": "x = 1"}]
+    file = lines(tmp_path / "two.jsonl", records)
+    words = ["data", "gsm8k", file, "--tokenizer", prepared / "tokenizer.json", "--length", LENGTH, "--synthetic", 5]
+    assert command(*words, "--renumber", 4, "--out", tmp_path / "set")[0] == 0
+    manifest = json.loads((tmp_path / "set" / "manifest.json").read_text())
+    assert manifest["renumber"] == 4
+    assert [source["examples"] for source in manifest["sources"]] == [6, 5], "synthetic ones have none"
+    found = Prepared(tmp_path / "set")
+    texts = [Layout(load(tmp_path / "set"), LENGTH).text(np.array(found.row(i).tokens)) for i in range(6)]
+    assert texts[5] == "Why?\nx = 1"
+    numbers = [re.findall(r"\b\d\d\b", text) for text in texts[:5]]
+    assert len({tuple(each) for each in numbers}) == 5
+    for text, (a, b, *_) in zip(texts[:5], numbers, strict=True):
+        assert text == f"{story.format(a, b)}\n{code.format(a, b)}"
 
 
 def test_data_counts_what_is_no_program(command, prepared, tmp_path):

@@ -27,6 +27,9 @@ def gsm8k(
     ] = None,
     hub: Annotated[str | None, typer.Option(help="A data set of the Hugging Face hub, as TinyGSM/TinyGSM.")] = None,
     synthetic: Annotated[int, typer.Option(help="Write so many synthetic problems too.")] = 0,
+    renumber: Annotated[
+        int, typer.Option(help="Write up to so many copies of every example of files and hub, with other numbers.")
+    ] = 0,
     tokenizer: Annotated[
         str | None, typer.Option(help="A tokenizer.json, or a name on the hub (default: train one).")
     ] = None,
@@ -41,8 +44,8 @@ def gsm8k(
     """Tokenize word problems with their programs, for the recipes tinygsm and gsm-small."""
     if not files and hub is None and not synthetic:
         raise UsageError("nothing to prepare: give files with question and code, --hub NAME or --synthetic N")
-    if synthetic < 0 or seed < 0 or length < 16:
-        raise UsageError("--synthetic and --seed must not be negative, and --length must be at least 16")
+    if min(synthetic, renumber, seed) < 0 or length < 16:
+        raise UsageError("--synthetic, --renumber and --seed must not be negative, --length must be at least 16")
     if tokenizer is not None and vocab is not None:
         raise UsageError("--vocab is for a tokenizer that is trained: leave it out with --tokenizer")
     if vocab is not None and not FEWEST_VOCAB <= vocab <= 1 << 16:
@@ -57,8 +60,8 @@ def gsm8k(
         if not path.is_file():
             raise UsageError(f"no such file: {path}")
 
-    def sources() -> "Iterator[Source]":
-        return _sources(files or [], hub, synthetic, seed, plain)
+    def sources(renumber: int = 0) -> "Iterator[Source]":
+        return _sources(files or [], hub, synthetic, renumber, seed, plain)
 
     with common.progress_bar() as progress:
         bar = progress.add_task("reading", total=None)
@@ -72,8 +75,8 @@ def gsm8k(
             words = load(tokenizer)
         trained = "trained on these examples and synthetic problems"
         named = Path(tokenizer).name if tokenizer and Path(tokenizer).exists() else tokenizer
-        about = {"plain": plain, "tokenizer": named or trained}
-        manifest = prepared.write(out, words, length, sources(), about, show("writing examples"))
+        about = {"plain": plain, "renumber": renumber, "tokenizer": named or trained}
+        manifest = prepared.write(out, words, length, sources(renumber), about, show("writing examples"))
     others = f", {manifest['not_programs']:,} that are no programs" if manifest["not_programs"] else ""
     typer.echo(
         f"{out}: {manifest['examples']:,} examples, {manifest['tokens']:,} tokens, vocabulary {manifest['vocab']:,}; "
@@ -81,22 +84,35 @@ def gsm8k(
     )
 
 
-def _sources(files: list[Path], hub: str | None, synthetic: int, seed: int, plain: bool) -> "Iterator[Source]":
+def _sources(
+    files: list[Path], hub: str | None, synthetic: int, renumber: int, seed: int, plain: bool
+) -> "Iterator[Source]":
     """All examples from the start; files, then the hub, then synthetic ones."""
     from dbtm.tasks.gsm8k import data
     from dbtm.tasks.gsm8k.plain import plain as print_anew
     from dbtm.tasks.gsm8k.prepared import Source
     from dbtm.train.checkpoint import sha256
 
-    def source(about: dict[str, Any], examples: "Iterator[Example]") -> Source:
-        return Source(about, map(print_anew, examples) if plain else examples)
+    def source(about: dict[str, Any], found: "Iterator[Example]", renumber: int) -> Source:
+        examples: Iterator[Example | None] = map(print_anew, found) if plain else found
+        return Source(about, _with_copies(examples, renumber, seed) if renumber else examples)
 
     for path in files:
-        yield source({"file": path.name, "sha256": sha256(path)}, data.read(path, "question", "code"))
+        yield source({"file": path.name, "sha256": sha256(path)}, data.read(path, "question", "code"), renumber)
     if hub is not None:
-        yield source({"hub": hub}, data.hub(hub, "question", "code"))
-    if synthetic:
-        yield source({"synthetic": synthetic, "seed": seed}, _synthetic(synthetic, seed))
+        yield source({"hub": hub}, data.hub(hub, "question", "code"), renumber)
+    if synthetic:  # their numbers are as many as they come; and copies might be held-out programs
+        yield source({"synthetic": synthetic, "seed": seed}, _synthetic(synthetic, seed), 0)
+
+
+def _with_copies(examples: "Iterator[Example | None]", n: int, seed: int) -> "Iterator[Example | None]":
+    """Every example, and behind it its copies with other numbers."""
+    from dbtm.tasks.gsm8k.renumber import copies
+
+    for i, example in enumerate(examples):
+        yield example
+        if example is not None:
+            yield from copies(example, n, (seed << 64) + i)
 
 
 def _synthetic(n: int, seed: int) -> "Iterator[Example]":

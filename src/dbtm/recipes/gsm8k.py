@@ -44,12 +44,12 @@ def tinygsm() -> RunConfig:
 def gsm_small() -> RunConfig:
     """For one GPU, 30M parameters: a trained BPE of 4,096, L = 256, mostly synthetic problems.
 
-    Its data: `dbtm data gsm8k FILE.jsonl ... --plain --vocab 4096 --length 256 --out DIR`.
+    Its data: `dbtm data gsm8k FILE.jsonl ... --plain --renumber 12 --out DIR`.
 
     Rounds are supervised one at a time, each from a program of which some share is known, any share: a rollout would
     see fewer problems in the same time. A question has one program, so that no share is too small to be taught.
     """
-    task = Gsm8k(vocab=4_096, length=256, synthetic=0.6, renumber=0.8)
+    task = Gsm8k(vocab=4_096, length=256, synthetic=0.6)
     return RunConfig(
         recipe="gsm-small",
         task=task,

@@ -48,11 +48,6 @@ class Layout:
         made = (Row([*prompt, *code, self.end], len(prompt)) for prompt, code in zip(prompts, codes))
         return [row if len(row.tokens) <= self.length else None for row in made]
 
-    def example(self, row: Row) -> Example:
-        """What a row says; the answer is not in it."""
-        question = self.tokenizer.decode(row.tokens[1 : row.prompt])
-        return Example(question.removesuffix("\n"), self.program(np.asarray(row.tokens), row.prompt), None)
-
     def fill(self, rows: Iterable[Row]) -> tuple[np.ndarray, np.ndarray]:
         """(tokens, prompt mask), (B, L) each."""
         rows = list(rows)

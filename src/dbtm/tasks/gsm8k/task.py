@@ -34,7 +34,6 @@ class Gsm8k(Task):
     vocab: int = 4096
     length: int = 256
     synthetic: float = 0.0  # share of synthetic problems
-    renumber: float = 0.0  # share of the prepared set's examples that are drawn with other numbers
     seed: int = 1
     tokenizer: str = ""  # file of the tokenizer, or its name; empty: the one in `data`
     evaluate_data: str = ""  # problems of the quick evaluation, JSON lines; empty: held-out synthetic ones
@@ -43,9 +42,8 @@ class Gsm8k(Task):
     def __post_init__(self):
         if self.vocab < 2 or self.length < 4:
             raise UsageError(f"task.vocab={self.vocab} and task.length={self.length} must be at least 2 and 4")
-        for name in ("synthetic", "renumber"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"task.{name}={getattr(self, name)} must be a share, from 0 to 1")
+        if not 0 <= self.synthetic <= 1:
+            raise UsageError(f"task.synthetic={self.synthetic} must be a share, from 0 to 1")
         if self.evaluate_n < 1 or not 0 <= self.seed < 2**62:
             raise UsageError(f"task.evaluate_n={self.evaluate_n} must be at least 1, task.seed={self.seed} at least 0")
 
@@ -95,14 +93,9 @@ class Gsm8k(Task):
         return Batch(tokens_BL, prompt_BL)
 
     def kept(self, keys: np.ndarray) -> list[Row]:
-        """Examples of the prepared set, one for every key; some with other numbers."""
-        from dbtm.tasks.gsm8k.renumber import renumber
-
-        rows = [self.prepared.row(int(row)) for row in keys.view(np.uint64) % np.uint64(len(self.prepared))]
-        if not self.renumber:
-            return rows
-        found = [renumber(self.layout.example(row), int(key), self.renumber) for row, key in zip(rows, keys)]
-        return [new or row for new, row in zip(self.layout.rows(found), rows)]
+        """Examples of the prepared set, one for every key."""
+        rows = keys.view(np.uint64) % np.uint64(len(self.prepared))
+        return [self.prepared.row(int(row)) for row in rows]
 
     def made(self, keys: np.ndarray) -> list[Row]:
         """Synthetic problems, one for every key; where one is too long, that of the next key takes its place."""
