@@ -70,7 +70,7 @@ STUDIES = {
         ("train.evaluate_every=400", "train.checkpoint_every=100000"),
         (
             Arm("all of it", "the recipe"),
-            Arm("another seed", "how far two runs of the same are apart", ("train.seed=1",)),
+            Arm("another seed", "how far two runs of the same are apart", ("train.seed=1", "task.seed=1")),
             Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
             Arm("anchor 0.60", "anchor time", ("path.t_anchor=0.6",)),
             Arm("anchor 0.75", "anchor time", ("path.t_anchor=0.75",)),
@@ -136,27 +136,38 @@ def sample(study: Study, arm: Arm, out: Path, data: str | None) -> subprocess.Po
 
 
 def run(study: Study, wanted: list[str], minutes: float, at_once: int, out: Path, data: str | None) -> None:
-    """Rounds of arms; one that fails is named, the others go on."""
+    """Rounds of arms; one that fails is named, here and in the report, and the others go on."""
     arms = [arm for arm in study.arms if not wanted or arm.name in wanted]
     out.mkdir(parents=True, exist_ok=True)
-    (out / HOW).write_text(json.dumps({"minutes": minutes, "at_once": at_once}))
+    how: dict = {"minutes": minutes, "at_once": at_once, "failed": []}
     for now in batched(arms, at_once):
         began = time.monotonic()
-        running = [(arm, start(study, arm, minutes, out, 1 / at_once, data)) for arm in now]
-        for arm, process in running:
-            print(f"{arm.name}: exit code {process.wait()} after {time.monotonic() - began:.0f} s", flush=True)
-        for process in [sample(study, arm, out, data) for arm in now] if study.samples else ():
-            process.wait()
+        training = [(arm, start(study, arm, minutes, out, 1 / at_once, data)) for arm in now]
+        how["failed"] += ended(training, began)
+        trained = [arm for arm in now if arm.name not in how["failed"]]
+        how["failed"] += ended([(arm, sample(study, arm, out, data)) for arm in trained if study.samples], began)
+        (out / HOW).write_text(json.dumps(how))
 
 
 def judge(study: Study, name: str, at_once: int, out: Path) -> None:
     """Have the arms' samples judged; what has been judged stays."""
-    paths = [folder(out, arm) for arm in study.arms]
-    waiting = [path for path in paths if (path / SAMPLES).is_file() and not (path / JUDGED).is_file()]
+    waiting = [
+        a for a in study.arms if (folder(out, a) / SAMPLES).is_file() and not (folder(out, a) / JUDGED).is_file()
+    ]
     for now in batched(waiting, at_once):
-        words = [("--samples", str(path / SAMPLES), "--judge", name, "--json", str(path / JUDGED)) for path in now]
-        for process in [dbtm("eval", "text", *each) for each in words]:
-            process.wait()
+        paths = [folder(out, arm) for arm in now]
+        words = [("--samples", str(path / SAMPLES), "--judge", name, "--json", str(path / JUDGED)) for path in paths]
+        ended([(arm, dbtm("eval", "text", *each)) for arm, each in zip(now, words, strict=True)], time.monotonic())
+
+
+def ended(running: list[tuple[Arm, subprocess.Popen]], began: float) -> list[str]:
+    """Wait for all of them, and name those that failed."""
+    failed = []
+    for arm, process in running:
+        code = process.wait()
+        print(f"{arm.name}: exit code {code} after {time.monotonic() - began:.0f} s", flush=True)
+        failed += [arm.name] if code else []
+    return failed
 
 
 def batched(items: list, size: int) -> list[list]:
@@ -210,6 +221,8 @@ def draw(document: dict, path: Path) -> None:
         figure = new_figure(6.4, 4.0)
         ax = figure.subplots()
         for i, row in enumerate(document["arms"]):
+            if not row["curve"]:
+                continue
             x, y = zip(*((p["seconds"], p[document["measure"]]) for p in row["curve"]), strict=True)
             colour = INK if i == 0 else VERTEX_COLOURS[(i - 1) % len(VERTEX_COLOURS)]
             ax.plot(x, y, LINES[(i // len(VERTEX_COLOURS)) % len(LINES)], color=colour, label=row["arm"], lw=1.4)
@@ -226,7 +239,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/ablations"))
     parser.add_argument("--arms", nargs="*", default=[], help="names; default: all")
     parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--data", help="prepared set, for text")
     parser.add_argument("--judge", default="smollm2", help="as in dbtm eval text")
     parser.add_argument("--json", type=Path)

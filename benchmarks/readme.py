@@ -184,14 +184,14 @@ def text() -> str:
     """Our best text model after each of its stages."""
     arms = read("text")["arms"]
     shown = {name: arms[name] for name in ("text-ril", "text-distill")}
-    training = shown["text-distill"]["training"]
+    training, evaluation = shown["text-distill"]["training"], shown["text-distill"]["evaluation"]
     return "\n".join(
         [
             *text_table(shown),
             "",
             f"{training['parameters'] / 1e6:.0f}M parameters; {training['seconds'] / 60:.0f} minutes of one "
-            f"{training['hardware']} for both stages, no teacher but itself. Judge smollm2, "
-            f"{shown['text-distill']['evaluation']['rows'][0]['n']} samples an entry.",
+            f"{training['hardware']} for both stages, no teacher but itself. Judge {evaluation['judge']['name']}, "
+            f"{evaluation['rows'][0]['n']} samples an entry.",
         ]
     )
 

@@ -2,6 +2,7 @@
 
 import json
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,55 @@ def test_report(ablations, tmp_path, capsys):
     assert "judged" not in second
     assert (tmp_path / "out.svg").read_text().startswith("<?xml")
     assert "no transport" in capsys.readouterr().out
+
+
+def test_a_report_goes_on_without_an_arm_that_got_nowhere(ablations, tmp_path):
+    study = ablations.STUDIES["mini"]
+    for arm, points in zip(study.arms, ([{"step": 5, "eval/solved_4": 0.5}], [{"step": 1, "loss": 1.0}]), strict=True):
+        ablations.folder(tmp_path, arm).mkdir()
+        text = "".join(json.dumps(point) + "\n" for point in points)
+        (ablations.folder(tmp_path, arm) / "metrics.jsonl").write_text(text)
+    ablations.report(study, tmp_path, tmp_path / "out.json")
+    assert [len(row["curve"]) for row in json.loads((tmp_path / "out.json").read_text())["arms"]] == [1, 0]
+
+
+class Finished:
+    """A process that has ended."""
+
+    def __init__(self, code):
+        self.code = code
+
+    def wait(self):
+        return self.code
+
+
+def test_rounds_train_then_draw_and_failures_are_named(ablations, tmp_path, monkeypatch, capsys):
+    calls = []
+
+    def dbtm(*words, **_):
+        calls.append(words)
+        return Finished(int(words[0] == "train" and "loss.transport=0" in words))
+
+    monkeypatch.setattr(ablations, "dbtm", dbtm)
+    study = ablations.STUDIES["text"]
+    wanted = ["all of it", "no transport", "no OT"]
+    ablations.run(study, wanted, 2.0, 2, tmp_path, "data")
+    assert [words[0] for words in calls] == ["train", "train", "eval", "train", "eval"], "what failed draws nothing"
+    assert all(("--data", "data") in pairwise(words) for words in calls)
+    assert json.loads((tmp_path / "how.json").read_text()) == {"minutes": 2.0, "at_once": 2, "failed": ["no transport"]}
+    assert "no transport: exit code 1" in capsys.readouterr().out
+
+
+def test_what_has_been_judged_stays(ablations, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(ablations, "dbtm", lambda *words, **_: calls.append(words) or Finished(0))
+    study = ablations.STUDIES["text"]
+    drawn, judged = (ablations.folder(tmp_path, arm) for arm in study.arms[:2])
+    for path in (drawn, judged):
+        path.mkdir()
+        (path / "samples.jsonl.gz").touch()
+    (judged / "judged.json").touch()
+    ablations.judge(study, "smollm2", 3, tmp_path)
+    (words,) = calls
+    assert words == ("eval", "text", "--samples", f"{drawn}/samples.jsonl.gz", "--judge", "smollm2", *words[-2:])
+    assert words[-1] == f"{drawn}/judged.json"

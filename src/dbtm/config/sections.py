@@ -290,7 +290,7 @@ class RunConfig:
         if self.train.graph and fresh_coupling:
             raise UsageError(
                 "train.graph=true cannot record steps that wait for the CPU: ril.fresh_noise=true needs "
-                "path.coupling=independent"
+                "path.coupling=independent, or train.graph=false"
             )
         if self.distill.weight and self.distill.start >= self.train.steps:
             raise UsageError(

@@ -1,6 +1,7 @@
 """Text with the linear-time backbone (app:language-exp-details): delta-rule mixers, attention in every fourth block.
 
-Everything else is the attention recipe's, so that a pair of runs differs in the backbone alone.
+Everything else is the attention recipe's, so that a pair of runs differs in the backbone (and in `train.graph`, which
+changes speed alone).
 """
 
 from dataclasses import replace

@@ -146,9 +146,9 @@ def _second_stage(base: RunConfig, name: str) -> RunConfig:
     """Self-distillation from trained weights on: the map learns what its own second round makes of the same noise.
 
     The teacher commits every second position, from another place in every text, and only what it decides with those
-    neighbours known is learned. Ten times and more its student takes its place: how often counts, not how long each
-    teaches, as long as the student can follow. The other terms, on a quarter of the rows, keep what the map has learned
-    before.
+    neighbours known is learned. Ten times and more its student takes its place, which counts for more than how long
+    each teaches, as long as the student can follow. The other terms, on a quarter of the rows, keep what the map has
+    learned before.
     """
     return replace(
         base,
