@@ -44,7 +44,7 @@ def tinygsm() -> RunConfig:
 def gsm_small() -> RunConfig:
     """For one GPU, 30M parameters: a trained BPE of 4,096, L = 256, mostly synthetic problems.
 
-    Its data: `dbtm data gsm8k FILE.jsonl ... --plain --renumber 12 --out DIR`.
+    Its data: `dbtm data gsm8k FILE.jsonl ... --plain --renumber 4 --out DIR`.
 
     Rounds are supervised one at a time, each from a program of which some share is known, any share: a rollout would
     see fewer problems in the same time. A question has one program, so that no share is too small to be taught.
