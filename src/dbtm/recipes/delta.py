@@ -30,5 +30,5 @@ def _linear(base: RunConfig, name: str) -> RunConfig:
         base,
         recipe=name,
         model=replace(base.model, backbone="delta", pattern="gdn,gdn,gdn,attn"),
-        train=replace(base.train, graph=False),  # long sequences keep a GPU busy without
+        train=replace(base.train, graph=False),  # not recorded on a GPU yet
     )

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from dbtm.sandbox import Sandbox
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.renumber import KNOWN, computed, copies, straight_lines
 
@@ -20,11 +21,11 @@ def numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\b\d+\b", text)]
 
 
-def run(code: str) -> float:
-    """The program's answer by Python itself."""
-    scope: dict = {}
-    exec(code, scope)  # a program of this file
-    return scope["simple_math_problem"]()
+@pytest.fixture(scope="module")
+def run():
+    """The answer of a program, by Python itself."""
+    with Sandbox(workers=1) as sandbox:
+        yield lambda code: sandbox.run(code).value
 
 
 def program(*lines: str) -> str:
@@ -32,7 +33,7 @@ def program(*lines: str) -> str:
 
 
 @pytest.mark.parametrize("values", [(48, 56, 5), (8, 120, 45), (4500, 33, 9)])
-def test_question_and_program_get_the_same_other_numbers(values):
+def test_question_and_program_get_the_same_other_numbers(values, run):
     found = list(copies(told(*values), 40))
     assert len(found) > 20
     assert len({new.code for new in found} | {told(*values).code}) == len(found) + 1, "all different"
@@ -66,6 +67,7 @@ def test_question_and_program_get_the_same_other_numbers(values):
         ("The four of them, and 4 more.", ["return 4 + 4"]),  # in words
         ("$75 for 15 hours, and $1125 more.", ["s1 = 15 * 75", "return s1 + s1"]),  # s1 stands for another number
         ("48 and half of 4000.", ["s1 = 1600", "return s1 + 48"]),  # 1600 was worked out in the head
+        ("3 times, less 4, and 92 both.", ["s1 = 24", "return 3 * s1 - 4"]),  # so was this 24
         ("48 of them.", ["for i in range(48):", "    x = i", "return x"]),  # no straight line
         ("48 of them.", ["return max(48, 2)"]),
         ("48 of them.", ["return 48 / 0"]),
@@ -76,7 +78,7 @@ def test_what_is_in_doubt_stays(question, lines):
     assert list(copies(Example(question, program(*lines), 1.0), 20)) == []
 
 
-def test_values_on_the_way_keep_their_sign_and_stay_whole():
+def test_values_on_the_way_keep_their_sign_and_stay_whole(run):
     example = Example("15 of 24 are left, for 3 children.", program("s1 = 24 - 15", "s2 = s1 / 3", "return s2"), None)
     found = list(copies(example, 30))
     assert found
@@ -88,7 +90,7 @@ def test_values_on_the_way_keep_their_sign_and_stay_whole():
         assert run(new.code) == (of - left) / children > 0
 
 
-def test_straight_lines_compute_what_python_does():
+def test_straight_lines_compute_what_python_does(run):
     code = program("a = 7 * 6", "b = a", "c = -(a - 50) / 4 + round(2.6) % 2", "d = int(c) // 3", "return d + abs(-5)")
     values = computed(straight_lines(code), {})
     assert values == [42, 3.0, 1, run(code)]

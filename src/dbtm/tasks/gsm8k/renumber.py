@@ -81,8 +81,8 @@ def copies(example: Example, n: int, seed: int = 0) -> Iterator[Example]:
 def _free(example: Example, lines: list[Line], values: list[float]) -> tuple[list[int], list[int]]:
     """The numbers that may be changed, and with them those whose order they have to keep, both ascending."""
     asked, used = _numbers(example.question), _numbers(example.code)
-    said, literals = _said(example.question), Counter(_literals(lines))
-    if _coincide(values[:-1], said) or any(x > 12 and x not in said and x not in KNOWN for x in literals):
+    said, literals = _said(example.question), Counter(_literals(*(line.expression for line in lines)))
+    if _coincide(values[:-1], said) or not all(_is_told(line.expression, said) for line in lines):
         return [], []
     named = {int(digits) for digits in _IN_NAMES.findall(example.code)}
     shared = (asked.keys() & used.keys()) - KNOWN - named
@@ -146,9 +146,16 @@ def _alike(lines: list[Line], swap: Swap, before: list[float]) -> bool:
         return False
 
 
-def _literals(lines: list[Line]) -> list[float]:
-    nodes = (node for line in lines for node in ast.walk(line.expression))
+def _literals(*expressions: ast.expr) -> list[float]:
+    nodes = (node for expression in expressions for node in ast.walk(expression))
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, int | float)]
+
+
+def _is_told(expression: ast.expr, said: Counter[float]) -> bool:
+    """Whether nothing in it may have been worked out in the head; a literal alone has to be in the question."""
+    if isinstance(expression, ast.Constant):
+        return expression.value in said
+    return all(x <= 12 or x in said or x in KNOWN for x in _literals(expression))
 
 
 def _kind(value: float) -> tuple[int, bool]:
