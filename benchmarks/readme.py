@@ -108,6 +108,28 @@ def speed() -> str:
     return "\n".join(lines)
 
 
+def backbones() -> str:
+    """The delta rule and the mix against attention, by length."""
+    found = read("bench-backbone-cpu")
+    lengths = list(found["step_ms"]["ratio"]["delta"])
+    lines = [
+        f"| | {' | '.join(f'L = {int(length):,}' for length in lengths)} | grows like | attention grows like |",
+        "|---" * (len(lengths) + 3) + "|",
+    ]
+    measures = {
+        "forward_ms": "forward, time",
+        "step_ms": "transport step, time",
+        "step_bytes": "transport step, memory",
+    }
+    for measure, title in measures.items():
+        entry = found[measure]
+        for backbone, values in entry["ratio"].items():
+            ratios = " | ".join(f"{values[length]:.2f} x" for length in lengths)
+            growth = " | ".join(f"L^{entry['exponent'][name]:.2f}" for name in (backbone, "attention"))
+            lines.append(f"| {title}: {backbone} | {ratios} | {growth} |")
+    return "\n".join(lines)
+
+
 def ablations() -> str:
     """The arms at the end of their time."""
     study = read("sudoku-ablations")
@@ -231,6 +253,7 @@ def text_samples() -> str:
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, speed, toys),
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
+    "docs/speed.md": (backbones,),
     "docs/text.md": (text_results, text_samples),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }

@@ -42,14 +42,22 @@ def test_summary():
     assert all(len(ax.lines) >= 3 for ax in figure.axes)
 
 
-def test_measurement_and_running_out_of_memory(monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("too long"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes."),
+    ],
+    ids=["gpu", "cpu"],
+)
+def test_measurement_and_running_out_of_memory(monkeypatch, error):
     """A backbone that does not fit leaves a gap and is not tried again; the others go on."""
     original, tried = backbones.calls, []
 
     def calls(config, *others):
         tried.append((config.pattern, config.length))
         if config.pattern == "attn" and config.length > 8:
-            raise torch.OutOfMemoryError("too long")
+            raise error
         return original(config, *others)
 
     monkeypatch.setattr(backbones, "calls", calls)
@@ -62,9 +70,19 @@ def test_measurement_and_running_out_of_memory(monkeypatch):
     assert ("attn", 80) not in tried
 
 
+def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch):
+    def calls(*_):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(backbones, "calls", calls)
+    base = ModelConfig(vocab=2, length=1, width=16, depth=1, heads=2, dropout=0.0)
+    with pytest.raises(RuntimeError, match="a fault"):
+        list(measure(base, (8,), 1, torch.device("cpu"), repeats=1))
+
+
 def test_command(tmp_path):
     files = {"--json": tmp_path / "b.json", "--figure": tmp_path / "b.svg"}
-    words = ["--lengths", "8,70", "--width", "16", "--head-width", "8", "--depth", "1", "--repeats", "1"]
+    words = ["--lengths", "8,70", "--width", "16", "--head-width", "8", "--depth", "4", "--repeats", "1"]
     options = [str(word) for pair in files.items() for word in pair]
     result = CliRunner().invoke(app, [*words, "--device", "cpu", *options], catch_exceptions=False)
     assert result.exit_code == 0
@@ -73,6 +91,7 @@ def test_command(tmp_path):
     assert [row["length"] for row in found["rows"]] == [8] * 3 + [70] * 3
     assert set(found["step_ms"]["exponent"]) == {"attention", "mixed", "delta"}
     assert found["hardware"].startswith("cpu")
+    assert found["kernels"]["delta"].startswith("reference")
     assert "<svg" in files["--figure"].read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.json", "b.svg"]
 
@@ -85,6 +104,9 @@ def test_command(tmp_path):
         (["--width", "20", "--head-width", "16"], "--width 20"),
         (["--figure", "b.txt"], "--figure b.txt"),
         (["--batch", "0"], "--batch"),
+        (["--depth", "3"], "--depth 3"),
+        (["--width", "0"], "--width 0"),
+        (["--softcap", "nan"], "model.softcap=nan"),
     ],
 )
 def test_bad_input_is_one_line(words, message):

@@ -238,6 +238,14 @@ def test_forward_mode_is_refused_rather_than_wrong(dk, dv):
         jvp(lambda *x: gated_delta(*x)[0], tensors, tensors)
 
 
+def test_second_derivatives_are_refused_rather_than_wrong():
+    """Of the plain form, which keeps U, S and the inverse as constants; the kernels' operators have no second one."""
+    tensors = [x.requires_grad_() for x in inputs(5)]
+    (gq,) = torch.autograd.grad(gated_delta(*tensors)[0].square().sum(), tensors[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gq.square().sum().backward()
+
+
 @pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
 def test_the_compiler_sees_one_graph(dk, dv):
     """In the plain form, and where q, k and v are alike, in Triton's."""

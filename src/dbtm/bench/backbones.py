@@ -88,23 +88,30 @@ def measure(
                     call()
                 found[name] = {f"{kind}_bytes": peak_bytes(call, device) for kind, call in run.items()}
                 runs[name] = run
-            except torch.OutOfMemoryError:
+            except RuntimeError as error:
+                no_memory(error)
                 del alive[name]
-                torch.cuda.empty_cache()
             progress()
         for kind in ("forward", "step"):
             timed: dict[str, Callable[[], object]] = {}
             for name, run in runs.items():
                 try:
                     timed |= replayed({name: run[kind]}, device)
-                except torch.OutOfMemoryError:  # a graph has memory of its own
-                    torch.cuda.empty_cache()
+                except RuntimeError as error:  # a graph has memory of its own
+                    no_memory(error)
             taken = milliseconds(timed, device, repeats)
             for name, ms in taken.items():
                 found[name][f"{kind}_ms"] = ms
             progress()
         del runs
         yield from (Row(name, length, **values) for name, values in found.items())
+
+
+def no_memory(error: RuntimeError) -> None:
+    """Give back what was reserved where memory has run out; any other error goes on."""
+    if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):  # on a CPU
+        raise error
+    torch.cuda.empty_cache()
 
 
 def series(rows: Sequence[Row], backbone: str, measure: str) -> tuple[list[int], list[float]]:
@@ -135,24 +142,25 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def draw(rows: Sequence[Row], found: dict[str, Any]) -> Figure:
-    """Four panels over the length: time and memory of both calls, with exponents and crossing points."""
+    """Four panels over the length: time and memory of both calls, with exponents over all lengths and the lengths from
+    which on the others are below attention.
+    """
     figure = new_figure(8.0, 5.6)
     for ax, letter, (name, title) in zip(figure.subplots(2, 2).flat, "ABCD", MEASURES.items()):
         scale = 2.0**30 if name.endswith("bytes") else 1.0
         for backbone, line, colour in zip(PATTERNS, LINES, VERTEX_COLOURS):
             sizes, y = series(rows, backbone, name)
-            p = found[name]["exponent_at_the_end"].get(backbone)
-            label = backbone if p is None else rf"{backbone}, $L^{{{p:.2f}}}$ at the end"
-            ax.loglog(sizes, [value / scale for value in y], line, marker="o", ms=3.5, color=colour, label=label)
-        for backbone, colour in zip(("mixed", "delta"), VERTEX_COLOURS[1:]):
-            at = found[name]["crossing"].get(backbone)
+            p, at = (found[name][key].get(backbone) for key in ("exponent", "crossing"))
+            label = backbone if p is None else rf"{backbone}, $L^{{{p:.2f}}}$"
             if at is not None and at > rows[0].length:
-                ax.axvline(at, color=colour, lw=0.7, ls=":")
-                ax.annotate(f"{at:,.0f}", (at, 0.02), xycoords=("data", "axes fraction"), color=colour, fontsize=7.5)
+                ax.axvline(at, ymax=0.7, color=colour, lw=0.7, ls=":")
+                label += rf", below from $L$ = {at:,.0f}"
+            ax.loglog(sizes, [value / scale for value in y], line, marker="o", ms=3.5, color=colour, label=label)
         lengths = sorted({row.length for row in rows})
         ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
         ax.set_xticks([], minor=True)
         ax.set_xlabel("$L$", color=INK)
         panel(ax, letter, title)
-        ax.legend()
+        ax.set_ylim(top=6 * ax.get_ylim()[1])  # room for the legend above the lines
+        ax.legend(loc="upper left")
     return figure

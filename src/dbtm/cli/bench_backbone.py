@@ -20,7 +20,7 @@ def backbone(
         str | None, typer.Option(help="Lengths (default: 256,1024,4096,16384; without a GPU 256,512,1024,2048).")
     ] = None,
     width: Annotated[int | None, typer.Option(help="Width of the map (default: 768; without a GPU 256).")] = None,
-    depth: Annotated[int, typer.Option(help="Blocks.")] = 4,
+    depth: Annotated[int, typer.Option(help="Blocks; every fourth of the mix is attention.")] = 4,
     head_width: Annotated[int, typer.Option(help="Width of a head.")] = 64,
     softcap: Annotated[
         float, typer.Option(help="Cap on attention logits; 0 lets attention use its fastest way.")
@@ -37,8 +37,10 @@ def backbone(
         files.check(option, path)
     if figure is not None and figure.suffix not in (".png", ".svg", ".pdf"):
         raise UsageError(f"--figure {figure} must end in .png, .svg or .pdf")
-    if min(batch, depth, 1 if repeats is None else repeats) < 1:
-        raise UsageError("--batch, --depth and --repeats must be at least 1")
+    if min(batch, 1 if repeats is None else repeats) < 1:
+        raise UsageError("--batch and --repeats must be at least 1")
+    if depth < 4:
+        raise UsageError(f"--depth {depth}: with fewer than 4 blocks the mix has no attention and is the delta rule")
     wanted = _lengths(lengths)
 
     import json
@@ -53,7 +55,7 @@ def backbone(
     target = pick_device(device)
     gpu = target.type == "cuda"
     wanted = wanted or ([256, 1024, 4096, 16384] if gpu else [256, 512, 1024, 2048])
-    width = width or (768 if gpu else 256)
+    width = (768 if gpu else 256) if width is None else width
     if width < 1 or head_width < 2 or width % head_width:
         raise UsageError(f"--width {width} must be a multiple of --head-width {head_width}")
     base = ModelConfig(
@@ -72,14 +74,14 @@ def backbone(
     for name, title in backbones.MEASURES.items():
         console.print(_table(rows, found, name, title))
     if json_file is not None:
-        from dbtm.config import to_dict
         from dbtm.evals.provenance import made
-        from dbtm.kernels.dispatch import choose
+        from dbtm.kernels.dispatch import choose, choose_delta
 
-        chosen = choose(softcap, True, gpu, torch.bfloat16 if gpu else torch.float32, head_width)
-        setting = {"model": to_dict(base), "vocab": backbones.VOCAB, "batch": batch, "compile": compiled}
-        text = json.dumps({**found, **setting, "attention": " - ".join(chosen), **made(target)}, indent=2)
-        files.write(json_file, text + "\n")
+        kind = (gpu, torch.bfloat16 if gpu else torch.float32, head_width)
+        kernels = {"attention": " - ".join(choose(softcap, True, *kind)), "delta": " - ".join(choose_delta(*kind))}
+        sizes = {"width": width, "depth": depth, "head_width": head_width, "softcap": softcap, "batch": batch}
+        setting = {**sizes, "vocab": backbones.VOCAB, "compile": compiled, "kernels": kernels}
+        files.write(json_file, json.dumps({**found, **setting, **made(target)}, indent=2) + "\n")
         print(json_file)
     if figure is not None:
         _draw(rows, found, figure)

@@ -1,6 +1,7 @@
 """What a run is: frozen dataclasses, one a section, each with its checks."""
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,8 +49,8 @@ class ModelConfig:
                     f"model.{width}={getattr(self, width)} must be a multiple of 2 x model.{heads} "
                     f"(= {2 * getattr(self, heads)}), so that every head has an even size"
                 )
-        if self.softcap < 0:
-            raise UsageError("model.softcap must be 0 (off) or positive")
+        if not 0 <= self.softcap < math.inf:
+            raise UsageError(f"model.softcap={self.softcap} must be 0 (off) or positive")
         if not set(self.pattern.split(",")) <= {"gdn", "attn"}:
             raise UsageError(
                 f"model.pattern={self.pattern} must be blocks with commas between, each gdn (delta rule) or attn "

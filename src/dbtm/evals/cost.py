@@ -61,5 +61,6 @@ def quality_flops(config: ModelConfig) -> int:
 def cost(config: ModelConfig) -> dict[str, Any]:
     """Sizes, parameters, and FLOPs of one network evaluation of one sequence."""
     sizes = {name: getattr(config, name) for name in ("width", "depth", "loops", "heads", "length", "vocab")}
+    sizes |= {"pattern": config.pattern} if config.backbone == "delta" else {}
     flops = {"flops_map": map_flops(config), "flops_quality": quality_flops(config)}
     return {**sizes, "parameters": parameters(config), **flops, "flops_per_evaluation": sum(flops.values())}
