@@ -1,5 +1,6 @@
 """The training step against a slow transcription of alg:btm-train-context and alg:btm-ril, in float64."""
 
+import math
 from dataclasses import replace
 from itertools import permutations
 
@@ -11,7 +12,7 @@ from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, ModelConfig, PathConfig, RilConfig
 from dbtm.errors import UsageError
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM
+from dbtm.methods.dbtm import DBTM, TURN
 from dbtm.methods.distill import teacher_rollout
 from dbtm.simplex import ot_cost, spread
 from dbtm.simplex.commit import commit
@@ -30,12 +31,17 @@ def build(**sections):
     )
     config = replace(config, model=replace(config.model, dropout=0.0))
     method = DBTM(replace(config, **sections))
-    method.model.double()
-    torch.manual_seed(4)
-    with torch.no_grad():
-        for parameter in method.model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
+    perturbed(method.model.double(), 4)
     return method
+
+
+def perturbed(model, seed):
+    """Weights away from where they start: an untrained map predicts nothing."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model
 
 
 def examples(step=0):
@@ -150,16 +156,18 @@ def test_semigroup_term_iterates_the_map_and_holds_the_context():
     assert backward(method, batch)["semigroup"].item() == pytest.approx(want.item(), rel=1e-9)
 
 
-def test_non_committed_rollouts_hold_distributions_and_count_every_target():
-    method = build(ril=RilConfig(weight=1.0, depths=(3,), kappa=0.5, commit=False))
+@pytest.mark.parametrize("context", [0.0, 0.3])
+def test_non_committed_rollouts_hold_distributions_and_count_what_was_not_given(context):
+    method = build(ril=RilConfig(weight=1.0, depths=(3,), kappa=0.5, commit=False, context=context))
     batch = examples()
     noise, e = method.draw_noise(batch).dense(), one_hot(batch.tokens)
-    target = ~batch.prompt
-    held, p, want = batch.prompt, e, torch.zeros(())
+    given = method.rollout_start(batch)
+    assert (given != batch.prompt).any() == bool(context)
+    held, p, want = given, e, torch.zeros(())
     for r in range(1, 4):
-        x = torch.where(held[..., None], torch.where(batch.prompt[..., None], e, p), noise)
+        x = torch.where(held[..., None], torch.where(given[..., None], e, p), noise)
         p = method.model(x)
-        want = want + (weighted_ce(p, e) * target).sum() / (B * (L - PROMPT))
+        want = want + (weighted_ce(p, e) * ~given).sum() / (B * (L - PROMPT))
         p = p.detach()
         held = commit((p * e).sum(-1), held, r, 3, 0.5)
     assert backward(method, batch)["ril"].item() == pytest.approx(want.item(), rel=1e-9)
@@ -200,6 +208,30 @@ def test_other_rollouts_recomputed_with_dense_states(monkeypatch, ril, small):
     for (name, a), b in zip(alone.model.named_parameters(), method.model.parameters(), strict=True):
         if b.grad is not None and name in gradients:
             torch.testing.assert_close(a.grad, b.grad, rtol=1e-7, atol=1e-10, msg=name)
+
+
+def test_rollouts_start_where_at_least_a_share_is_clean():
+    """The share is uniform from ril.context to 1, and which positions are clean is left to chance."""
+    method = build(ril=RilConfig(weight=1.0, context=0.4))
+    rows, length = 400, 500
+    batch = Examples(
+        torch.zeros(rows, length, dtype=torch.long),
+        torch.zeros(rows, length, dtype=torch.bool),
+        rng.fold(1, 0, torch.arange(rows)),
+        0,
+    )
+    clean = method.rollout_start(batch)
+    share = clean.double().mean(1)
+    assert share.min() > 0.4 - 0.08
+    assert share.quantile(torch.tensor([0.25, 0.5, 0.75])).tolist() == pytest.approx([0.55, 0.7, 0.85], abs=0.04)
+    assert clean.double().mean(0).tolist() == pytest.approx([0.7] * length, abs=0.1)
+
+
+def test_the_anchor_starts_at_the_commitment_time_unless_told():
+    method = build(path=PathConfig(t_anchor=None, sigma=0.5))
+    root = 0.5 * math.sqrt(2 * math.log(V))
+    assert method.t_anchor == pytest.approx(root / (1 + root))
+    assert build(path=PathConfig(t_anchor=0.3)).t_anchor == 0.3
 
 
 def test_self_conditioned_rollouts_read_the_round_before():
@@ -246,29 +278,37 @@ def test_noise_depends_on_seed_step_and_sample_only():
     assert not torch.equal(method.draw_noise(whole).dense(), method.draw_noise(examples(step=1)).dense())
 
 
-@pytest.mark.parametrize("commit_mode", [True, False])
-def test_self_distillation_targets_the_teachers_last_round(commit_mode):
-    """Recomputed with dense states; the teacher receives no gradient and the prompt never counts."""
-    distill = DistillConfig(weight=1.0, depth=3, start=0, kappa=0.5, temperature=0.7, commit=commit_mode)
-    method, batch = build(distill=distill), examples()
-    teacher = method.frozen["teacher"].double()
-    state, _ = method.draw_state(batch, method.draw_noise(batch))
-    states, end = teacher_rollout(teacher, distill, state, batch.prompt, torch.zeros(B, dtype=torch.long), method.rows)
-    target = end.probabilities(torch.arange(B * L)).view(B, L, V)
-    assert len(states) == 3
-    dense = [x.state.dense() if x.p is None else torch.where(x.held[..., None], x.p, x.state.dense()) for x in states]
-    assert torch.equal(dense[0][~batch.prompt], state.x0()[~batch.prompt])
-    last = teacher.logits(teacher.embed_dense(dense[-1])[0])[0]
-    open_ = states[-1].counted
-    torch.testing.assert_close(target[open_], (last / 0.7).softmax(-1)[open_])
-    want = 0.0
-    for x, counted in zip(dense, (now.counted for now in states), strict=True):
-        p = method.model(x)
-        want = want + (-(target * p.log()).sum(-1) * counted).sum() / (B * (L - PROMPT))
-        assert not (counted & batch.prompt).any()
-    got = backward(method, batch)["distill"]
-    assert got.item() == pytest.approx(want.item(), rel=1e-9)
-    assert all(p.grad is None for p in teacher.parameters())
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("scorer", ["confidence", "spread"])
+@pytest.mark.parametrize("commit_mode", ["C_r-1", "C_r", "soft"])
+def test_self_distillation_targets_the_teachers_last_round(monkeypatch, commit_mode, scorer, small):
+    """The teacher's rollout recomputed with dense states; it receives no gradient, and the prompt never counts."""
+    monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
+    committing, now = commit_mode != "soft", commit_mode != "C_r"
+    distill = DistillConfig(weight=1.0, depth=3, start=0, kappa=0.3, temperature=0.7, scorer=scorer, commit=committing)
+    method, batch = build(distill=replace(distill, count_committed_now=now)), examples()
+    teacher = perturbed(method.frozen["teacher"].double(), 11)
+    x0, e = method.draw_noise(batch).dense(), one_hot(batch.tokens)
+    turn_B = (rng.uniform(batch.key(TURN), 1)[:, 0] * L).long()
+    by_position = torch.stack([spread(L).roll(-int(turn)) for turn in turn_B])
+    held, tokens, p, states = batch.prompt, batch.tokens, e, []
+    for r in (1, 2, 3):
+        known = one_hot(tokens) if committing else torch.where(batch.prompt[..., None], e, p)
+        x = torch.where(held[..., None], known, x0)
+        logits = teacher.logits(teacher.embed_dense(x)[0])[0].detach()
+        p = logits.softmax(-1)
+        before, held = held, commit(by_position if scorer == "spread" else p.amax(-1), held, r, 3, 0.3)
+        tokens = torch.where(held & ~before, p.argmax(-1), tokens)
+        counted = ~batch.prompt if not committing else ~before if now else ~held
+        states.append((x, counted))
+    target = (logits / 0.7).softmax(-1)
+    if committing:
+        target = torch.where(before[..., None], one_hot(tokens), target)
+    want = torch.zeros(())
+    for x, counted in states:
+        want = want - ((target * method.model(x).log()).sum(-1) * counted).sum() / (B * (L - PROMPT))
+    assert backward(method, batch)["distill"].item() == pytest.approx(want.item(), rel=1e-9)
+    assert all(q.grad is None for q in teacher.parameters())
 
 
 def test_self_distillation_on_a_fraction_of_the_rows_is_that_of_these_rows():

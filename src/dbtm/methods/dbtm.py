@@ -233,22 +233,24 @@ class DBTM:
     def ril_parts(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
         """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
         ril = self.config.ril
-        committed, p, noise = self.rollout_start(examples), None, state.noise
+        committed = start = self.rollout_start(examples)
+        p, noise = None, state.noise
         for r in range(1, k + 1):
             if r == 2 and ril.later_fraction < 1:
                 examples = examples.first(ril.later_fraction)
                 first = slice(0, len(examples.tokens))
-                state, committed, noise, noise_BLD = state.rows(first), committed[first], noise[first], noise_BLD[first]
+                state, noise, noise_BLD = state.rows(first), noise[first], noise_BLD[first]
+                committed, start = committed[first], start[first]
                 p = None if p is None else p[first]
             if ril.fresh_noise and r > 1:
                 noise = self.draw_noise(examples, ROUND, k, r)
                 noise_BLD = self.model.embed_noise(noise)
             target = ~examples.prompt
-            now = State(state.tokens, state.alpha, noise).at_noise(committed if ril.commit else examples.prompt)
+            now = State(state.tokens, state.alpha, noise).at_noise(committed if ril.commit else start)
             h, _ = self.model.embed(now, noise_BLD)
             if not ril.commit and p is not None:  # confident positions hold their distribution
-                h = torch.where((committed & target)[..., None], self.model.embed_noise(p), h)
-            counted = target & ~committed if ril.commit else target
+                h = torch.where((committed & ~start)[..., None], self.model.embed_noise(p), h)
+            counted = target & ~(committed if ril.commit else start)
             rows = self.rows(~committed | counted)
             trunk, _ = self.model.hidden(self.model.condition(h, p))
             if not ril.commit or self.model.recall is not None:
