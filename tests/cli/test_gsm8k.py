@@ -128,6 +128,8 @@ def test_data_counts_what_is_no_program(command, prepared, tmp_path):
         (["--synthetic", "5", "--vocab", "10"], "--vocab 10"),
         (["--synthetic", "5", "--vocab", "400", "--tokenizer", "x.json"], "leave it out with --tokenizer"),
         (["--synthetic", "5", "--tokenizer", "missing.json"], "no such tokenizer file"),
+        (["--synthetic", "5", "--tokenizer", "train:700"], "leave --tokenizer out to train one (--vocab N)"),
+        (["--synthetic", "5", "--renumber", "3"], "--renumber copies examples of files and of --hub"),
     ],
 )
 def test_data_refuses(command, tmp_path, options, words):
@@ -217,10 +219,37 @@ def test_what_is_done_stays_when_a_later_budget_fails(command, untrained, tmp_pa
     assert [json.loads(line)["index"] for line in (tmp_path / "e.jsonl").read_text().splitlines()] == [0, 1, 2]
 
 
-def test_a_weak_sandbox_is_told(command, programs, tmp_path, monkeypatch):
-    from dbtm.sandbox import Sandbox
+def test_what_was_not_run_is_not_counted(command, untrained, tmp_path, monkeypatch):
+    """The machine runs out of processes at the second budget: the first stays, and there is no second."""
+    from dbtm.sandbox import Sandbox, runner
+
+    spawn, calls = Sandbox._spawn, []
+
+    def fails_later(self):
+        calls.append(1)
+        if len(calls) > 4:  # the probe, and three programs
+            raise OSError(11, "no more processes")
+        return spawn(self)
+
+    monkeypatch.setattr(runner, "PAUSES", (0.0,))
+    monkeypatch.setattr(Sandbox, "_spawn", fails_later)
+    words = ["eval", "gsm8k", untrained, "--nfe", "1,2", "--n", 3, "--workers", 1, "--json", tmp_path / "e.json"]
+    code, out, err = command(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "programs cannot be run here: the interpreter does not start: no more processes" in err
+    assert [(row["nfe"], row["total"]) for row in json.loads((tmp_path / "e.json").read_text())["rows"]] == [(1, 3)]
+
+
+@pytest.fixture
+def weak(monkeypatch):
+    """A sandbox without some of its walls, of which nothing has been said yet."""
+    from dbtm.sandbox import Sandbox, walls
 
     monkeypatch.setattr(Sandbox, "missing", ["namespaces", "seccomp"])
+    walls.warn.cache_clear()
+
+
+def test_a_weak_sandbox_is_told(command, programs, tmp_path, weak):
     code, out, err = command("eval", "gsm8k", "--oracle", programs, "--n", 1, "--json", tmp_path / "e.json")
     assert code == 0
     assert "warning: the sandbox is without namespaces, seccomp here" in err
@@ -236,9 +265,11 @@ def test_synthetic_problems_are_the_default(command, untrained, prepared, tmp_pa
     assert found == [example.question for example in held_out(2, 3)]
 
 
-def test_quick_evaluation_during_training(untrained):
+def test_quick_evaluation_during_training(untrained, weak, capsys):
     sampler = dbtm.load(untrained)
-    found = sampler.task.evaluate(sampler, seed=0)
+    for _ in range(2):
+        found = sampler.task.evaluate(sampler, seed=0)
+    assert capsys.readouterr().err.count("warning: the sandbox is without namespaces, seccomp here") == 1
     assert found.keys() == {"correct_1", "correct_4", "correct_16", "score"}
     assert all(0 <= value <= 1 for value in found.values())
 
@@ -257,6 +288,7 @@ def test_quick_evaluation_during_training(untrained):
         (["--oracle", "missing.jsonl"], "no such file: missing.jsonl"),
         (["--oracle", "x.jsonl", "--n", "0"], "at least 1"),
         (["--oracle", "x.jsonl", "--json", "no/e.json"], "no folder no"),
+        (["--oracle", "x.jsonl", "--json", "e", "--jsonl", "./e"], "--json and --jsonl name the same file e"),
         (["nowhere"], "nowhere"),
         (["nowhere", "--nfe", "0"], "--nfe 0"),
         (["nowhere", "--kappa", "2"], "--kappa 2"),
@@ -268,6 +300,28 @@ def test_eval_refuses(command, options, words):
     code, out, err = command("eval", "gsm8k", *options)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_a_prepared_set_is_no_checkpoint(command, prepared):
+    code, out, err = command("eval", "gsm8k", prepared)
+    assert (code, out) == (2, "")
+    assert "set is prepared data, not a checkpoint" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "name the folder, --data DIR"),
+        (["--data", "SET", "--vocab", "700"], "not to 'gsm-small': leave --vocab out"),
+        (["--data", "SET", "--set", "task.evaluate_data=none.jsonl"], "no such file: none.jsonl"),
+    ],
+)
+def test_training_refuses_before_it_begins(command, prepared, tmp_path, options, words):
+    given = [str(prepared) if option == "SET" else option for option in options]
+    code, out, err = command("train", "gsm-small", "--out", tmp_path / "run", *given)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+    assert not (tmp_path / "run").exists()
 
 
 def test_doctor_names_the_walls(command):

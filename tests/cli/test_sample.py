@@ -144,6 +144,8 @@ def test_tokens_can_still_be_given_by_number(sample, text):
         (["--given", "1 _"], "--given has 2 entries, the model's sequences have 24"),
         (["--prompt", "a\udcff"], "not UTF-8"),
         (["--html", "no/p.html"], "there is no folder no"),
+        (["--html", "p", "--json", "p"], "--json and --html name the same file p"),
+        (["--no-run"], "--no-run is for models that write programs"),
         (["--nfe", "0"], "nfe=0 must be positive"),
         (["--scorer", "quality"], "no quality head"),
     ],
@@ -234,6 +236,18 @@ def test_programs_that_cannot_be_run_are_shown(sample, programs, monkeypatch):
     monkeypatch.setattr(sandbox, "Sandbox", Broken)
     code, out, _ = sample(programs, "--n", 1, "--nfe", 1)
     assert (code, "no answer (not run: programs cannot be run here)" in out) == (0, True)
+
+
+def test_programs_are_run_behind_told_walls_or_not_at_all(sample, programs, monkeypatch):
+    from dbtm.sandbox import Sandbox, walls
+
+    monkeypatch.setattr(Sandbox, "missing", ["seccomp"])
+    walls.warn.cache_clear()
+    code, _, err = sample(programs, "--n", 1, "--nfe", 1)
+    assert (code, "warning: the sandbox is without seccomp here" in err) == (0, True)
+    monkeypatch.setattr(Sandbox, "run", None)
+    code, out, err = sample(programs, "--n", 2, "--nfe", 1, "--no-run")
+    assert (code, err, out.count("no answer (not run: as asked)")) == (0, "", 2)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from dbtm.errors import UsageError
 from dbtm.sandbox import Limits, Outcome, Sandbox
 from dbtm.sandbox.outcome import read_report
+from dbtm.sandbox.pipes import Reader
 
 HONEST = {
     "def simple_math_problem():\n    return 48 / 2": 24.0,
@@ -28,6 +29,9 @@ HONEST = {
     "def f():\n    a, *rest = sorted([3, 1, 2], key=lambda x: -x)\n    return a * 10 + len(rest)": 32,
     "def f():\n    try:\n        return 1 / 0\n    except ZeroDivisionError:\n        return max(1, min(5, 9))": 5,
     "def g(x, y=2):\n    return x * y\ndef simple_math_problem():\n    return g(4)\ndef h():\n    return 0": 8,
+    "def f():\n    return 1\ndef g():\n    return 2\ndef f():\n    return 3": 3,  # the one that is defined last
+    "def f():\n    return 4\nhalf = lambda x: x / 2": 4,
+    "def f():\n    return 2 ** 1023": 2**1023,  # a double holds it
     "def f():\n    input = 3\n    return round(abs(-input * 1.25), 2)": 3.75,
     "def f():\n    n = 0\n    while n < 5:\n        n += 1\n    n = n if n else 9\n    return int(f'{n}{n:>02}')": 505,
     "def f():\n    cachaça = 5\n    return cachaça": 5,
@@ -45,6 +49,14 @@ HONEST = {
 def sandbox():
     with Sandbox(workers=2) as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    """The pauses that were made, instead of them."""
+    found: list[float] = []
+    monkeypatch.setattr("time.sleep", found.append)
+    return found
 
 
 def test_honest_programs_have_their_value(sandbox):
@@ -78,6 +90,9 @@ def test_outcomes_come_in_order(sandbox):
         ("import os", "line 1: import os"),
         ("def f():\n    return\n\n", "returned NoneType"),
         ("def f():\n    x = 1\n    return open('x')", "the built-in open"),
+        ("def f():\n    return x.__" + "é" * 3000, "line 2: the name __ééé"),
+        ("def f():\n    return '18' * 150", "returned a text of 300 characters"),
+        ("def f():\n    return 2 ** 1024 - 1", "an integer too large"),
     ],
 )
 def test_the_detail_says_why(sandbox, program, words):
@@ -113,7 +128,7 @@ def test_the_working_folder_is_empty_and_goes_away(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_interpreter_that_does_not_start_is_named(monkeypatch, tmp_path):
+def test_an_interpreter_that_does_not_start_is_named(monkeypatch, tmp_path, slept):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(Sandbox, "start", "raise RuntimeError('no luck today')")
     with pytest.raises(UsageError, match="no luck today"), Sandbox(workers=1):
@@ -121,8 +136,8 @@ def test_an_interpreter_that_does_not_start_is_named(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_process_that_fails_to_start_is_started_again(sandbox, monkeypatch):
-    """What keeps an interpreter from starting is not the program's fault: it gets another chance."""
+def test_a_process_that_fails_to_start_is_started_again(sandbox, monkeypatch, slept):
+    """What keeps an interpreter from starting is not the program's fault: it gets another chance, a little later."""
     spawn, calls = Sandbox._spawn, []
 
     def unlucky(self):
@@ -133,13 +148,50 @@ def test_a_process_that_fails_to_start_is_started_again(sandbox, monkeypatch):
 
     monkeypatch.setattr(Sandbox, "_spawn", unlucky)
     assert sandbox.run("def f():\n    return 18").value == 18
+    first, *pauses = slept
+    assert first == 0 < pauses[0] < pauses[1]
+    assert len(pauses) == 2
 
-    def hopeless(self):
-        raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(Sandbox, "_spawn", hopeless)
-    outcome = sandbox.run("def f():\n    return 18")
-    assert (outcome.kind, outcome.detail) == ("crash", "the interpreter did not start: Cannot allocate memory")
+def no_process(self):
+    raise OSError(12, "Cannot allocate memory")
+
+
+def no_thread(self):
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "fails", "words"),
+    [
+        (Sandbox, "_spawn", no_process, "Cannot allocate memory"),
+        (Reader, "start", no_thread, "can't start new thread"),
+    ],
+)
+def test_a_program_that_was_not_run_has_no_outcome(sandbox, monkeypatch, slept, owner, name, fails, words):
+    monkeypatch.setattr(owner, name, fails)
+    with pytest.raises(UsageError, match=f"cannot be run here: the interpreter does not start: {words}"):
+        sandbox.run("def f():\n    return 18")
+    assert sum(slept) > 1, "it was given time"
+    assert not sandbox._live
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores of a process are Linux's")
+def test_as_many_workers_as_cores_of_this_process(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert Sandbox().workers == 1
+    assert Sandbox(workers=5).workers == 5
+
+
+def test_missing_walls_are_told_once(capsys, monkeypatch):
+    monkeypatch.setattr(Sandbox, "missing", ["a wall that nobody has"])
+    for _ in range(2):
+        Sandbox().warn()
+    assert capsys.readouterr().err == "warning: the sandbox is without a wall that nobody has here (see dbtm doctor)\n"
+    monkeypatch.setattr(Sandbox, "missing", [])
+    Sandbox().warn()
+    assert capsys.readouterr() == ("", "")
 
 
 RUNNER = (

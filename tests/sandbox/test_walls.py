@@ -28,7 +28,7 @@ PRELOAD = (
 )
 RUN = (
     "main(lambda source: program.call(compile(source, '<bare>', 'exec'), "
-    "{'__name__': '__main__', **{name: value for name, value in globals().items() if name != 'main'}}))"
+    "{'__name__': '__main__', **{name: value for name, value in globals().items() if name != 'main'}}, 'f'))"
 )
 
 

@@ -91,6 +91,12 @@ def test_the_same_step_can_be_written_again(tmp_path):
     }
 
 
+def test_prepared_data_is_named_as_such(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"kind": "gsm8k", "vocab": 700, "length": 240, "files": {}}')
+    with pytest.raises(UsageError, match="is prepared data, not a checkpoint"):
+        checkpoint.verify(checkpoint.find(tmp_path))
+
+
 @pytest.mark.parametrize("text", ["{}", "[]", "{"])
 def test_a_damaged_manifest_is_refused(tmp_path, text):
     folder = save(tmp_path, 1)

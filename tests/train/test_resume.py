@@ -118,6 +118,27 @@ def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
         fit(shorter, tmp_path, resume=True)
 
 
+def test_how_a_run_is_judged_may_change(tmp_path, monkeypatch):
+    """What a task evaluates on is asked for at once, and put right in a resumed run: nothing is learned from it."""
+    config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
+    other = replace(config, task=replace(config.task, seed=5))
+
+    def refuse(task):
+        if task.seed == 0:
+            raise UsageError("no such problems")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Markov, "prepare_evaluation", refuse)
+        with pytest.raises(UsageError, match="no such problems"):
+            Trainer(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    Trainer(config, tmp_path / "run")._save()
+    with pytest.raises(UsageError, match=r"another task\.seed"):
+        Trainer(other, tmp_path / "run", resume=True)
+    monkeypatch.setattr(Markov, "of_evaluation", ("seed",))
+    assert Trainer(other, tmp_path / "run", resume=True).config.task.seed == 5
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [

@@ -38,7 +38,7 @@ def gsm8k(
     plain: Annotated[
         bool, typer.Option("--plain", help="Print programs anew, without comments and docstrings.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic problems.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic problems, and of the copies' numbers.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a prepared set in --out.")] = False,
 ) -> None:
     """Tokenize word problems with their programs, for the recipes tinygsm and gsm-small."""
@@ -46,6 +46,10 @@ def gsm8k(
         raise UsageError("nothing to prepare: give files with question and code, --hub NAME or --synthetic N")
     if min(synthetic, renumber, seed) < 0 or length < 16:
         raise UsageError("--synthetic, --renumber and --seed must not be negative, --length must be at least 16")
+    if renumber and not files and hub is None:
+        raise UsageError("--renumber copies examples of files and of --hub: give some, or leave it out")
+    if tokenizer is not None and tokenizer.startswith("train:"):
+        raise UsageError(f"--tokenizer {tokenizer}: leave --tokenizer out to train one (--vocab N)")
     if tokenizer is not None and vocab is not None:
         raise UsageError("--vocab is for a tokenizer that is trained: leave it out with --tokenizer")
     if vocab is not None and not FEWEST_VOCAB <= vocab <= 1 << 16:

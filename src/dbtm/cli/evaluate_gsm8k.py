@@ -63,8 +63,7 @@ def gsm8k(
         raise UsageError(f"--kappa {kappa} must be between 0 and 1")
     budgets = common.numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     check_scorer(scorer)
-    for option, path in (("--json", json_file), ("--jsonl", jsonl_file)):
-        files.check(option, path)
+    files.check_all([("--json", json_file), ("--jsonl", jsonl_file)])
 
     from dbtm.sandbox import Sandbox
 
@@ -75,8 +74,7 @@ def gsm8k(
     rows: list[Row] = []
     lines: list[dict[str, Any]] = []
     with Sandbox(workers=workers) as sandbox, common.progress_bar() as progress:
-        if sandbox.missing:
-            typer.echo(f"warning: the sandbox is without {', '.join(sandbox.missing)} here (see dbtm doctor)", err=True)
+        sandbox.warn()
         if sampler is None or checkpoint is None:
             model, found = None, _given(examples, sandbox, progress)
         else:

@@ -1,5 +1,6 @@
 """Files that a command writes: refused before any work is done for them, and there whole or not at all."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from dbtm import atomic
@@ -14,6 +15,15 @@ def check(option: str, path: Path | None) -> None:
         raise UsageError(f"{option} {path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {path.parent}: make it first")
+
+
+def check_all(wanted: Iterable[tuple[str, Path | None]]) -> None:
+    """Refuse files, (option, path) each, of which one cannot be written or two are the same: one would be lost."""
+    taken: dict[Path, str] = {}
+    for option, path in wanted:
+        check(option, path)
+        if path is not None and (other := taken.setdefault(path.resolve(), option)) != option:
+            raise UsageError(f"{other} and {option} name the same file {path}: give two")
 
 
 def write(path: Path, text: str) -> None:

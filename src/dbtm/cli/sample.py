@@ -50,6 +50,7 @@ def sample(
     given: Annotated[
         str | None, typer.Option(help="Tokens to keep, _ where to generate: '3 1 _ _ 7' (prompt, suffix, infilling).")
     ] = None,
+    run: Annotated[bool, typer.Option("--run/--no-run", help="Programs: run them in the sandbox, or not.")] = True,
     trace: Annotated[bool, typer.Option("--trace", help="Show every round.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write tokens, texts and rounds as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a self-contained page that replays the rounds.")] = None,
@@ -60,8 +61,7 @@ def sample(
         raise UsageError("--n must be at least 1")
     if hole is not None and (infill is None or hole < 1):
         raise UsageError("--hole belongs to --infill" if infill is None else "--hole must be at least 1")
-    for option, path in (("--json", json_file), ("--html", html)):
-        files.check(option, path)
+    files.check_all([("--json", json_file), ("--html", html)])
     from dbtm.loading import load
 
     sampler = load(checkpoint, device)
@@ -77,7 +77,7 @@ def sample(
     }
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     settings = sampler.with_options(**options)
-    kind = _kind(sampler, Words(prompt, suffix, infill, hole, given), n, seed)
+    kind = _kind(sampler, Words(prompt, suffix, infill, hole, given), n, seed, run)
     wanted = trace or json_file is not None or html is not None
     result = _draw(sampler, kind, seed=seed, trace=wanted, **options)
     samples = kind.samples(result)
@@ -91,7 +91,7 @@ def sample(
         _write_page(html, kind, samples, told | rest)
 
 
-def _kind(sampler: "Sampler", words: Words, n: int, seed: int) -> Kind:
+def _kind(sampler: "Sampler", words: Words, n: int, seed: int, run: bool) -> Kind:
     """What was asked for, by the kind of the model; every mistake in it is found before anything is sampled."""
     from dbtm.cli.sample_programs import Programs
     from dbtm.tasks.gsm8k.task import Gsm8k
@@ -100,7 +100,9 @@ def _kind(sampler: "Sampler", words: Words, n: int, seed: int) -> Kind:
     task = sampler.task
     assert task is not None
     if isinstance(task, Gsm8k):
-        return Programs(task, words, n, seed)
+        return Programs(task, words, n, seed, run)
+    if not run:
+        raise UsageError("--no-run is for models that write programs: leave it out")
     return Texts(task, words, n) if isinstance(task, Text) else Tokens(task, words, n)
 
 

@@ -20,10 +20,11 @@ class Programs(Kind):
     noun = "program"
     task: "Gsm8k"
 
-    def __init__(self, task: "Gsm8k", words: Words, n: int, seed: int):
+    def __init__(self, task: "Gsm8k", words: Words, n: int, seed: int, run: bool):
         from dbtm.viz.spell import Speller
 
         words.only("prompt", why="is for text: a program is generated from its question, --prompt 'How many ...?'")
+        self.run = run
         self.answers: list[float | None] = [None] * n
         if words.prompt is None:
             self.questions, self.answers = _problems(task, n, seed)
@@ -34,9 +35,9 @@ class Programs(Kind):
         super().__init__(task, spell, (given["tokens"], given["clean"]))
 
     def samples(self, trace: "Trace") -> "list[Sample]":
-        """The programs are run on the way; the question is not repeated in every round."""
+        """The programs are run on the way, if they are to be; the question is not repeated in every round."""
         self.programs = self.task.programs(trace.tokens, trace.prompt)
-        self.outcomes = _run(self.programs)
+        self.outcomes = _run(self.programs) if self.run else [_not_run("as asked")] * len(self.programs)
         told = [_verdict(outcome, answer) for outcome, answer in zip(self.outcomes, self.answers)]
         return [
             self._sample(trace, b, question=self.questions[b], first=int(given), facts={"answer": told[b]})
@@ -101,13 +102,20 @@ def _checked(task: "Gsm8k", question: str) -> str:
 
 def _run(programs: list[str]) -> "list[Outcome]":
     """What the programs return; where none can be run, they are shown all the same."""
-    from dbtm.sandbox import Outcome, Sandbox
+    from dbtm.sandbox import Sandbox
 
     try:
         with Sandbox() as sandbox:
+            sandbox.warn()
             return list(sandbox.map(programs))
     except UsageError as error:
-        return [Outcome("not run", detail=str(error))] * len(programs)
+        return [_not_run(str(error))] * len(programs)
+
+
+def _not_run(why: str) -> "Outcome":
+    from dbtm.sandbox import Outcome
+
+    return Outcome("not run", detail=why)
 
 
 def _verdict(outcome: "Outcome", answer: float | None) -> str:

@@ -51,10 +51,12 @@ def train(
     config, out = find_recipe(recipe), out or Path("runs") / recipe
     own = {"data": None if data is None else str(data), "vocab": vocab, "length": length}
     assignments = [f"task.{name}={json.dumps(value)}" for name, value in own.items() if value is not None]
-    if data is not None and config.task.name in READERS and vocab is None and length is None:
+    takes = {*own} if recipe == "own" else {"data"} if config.task.name in READERS else set()
+    wrong = [f"--{name}" for name, value in own.items() if value is not None and name not in takes]
+    if wrong:
+        raise UsageError(f"options that belong to the recipe 'own', not to '{recipe}': leave {', '.join(wrong)} out")
+    if data is not None and recipe != "own":
         assignments = on_data(config, str(data))
-    elif assignments and recipe != "own":
-        raise UsageError(f"--data, --vocab and --length belong to the recipe 'own', not to '{recipe}'")
     if recipe == "own" and len(assignments) < 3:
         missing = ", ".join(f"--{name}" for name, value in own.items() if value is None)
         raise UsageError(f"the recipe 'own' needs {missing}: dbtm train own --data tokens.npy --vocab V --length L")

@@ -39,12 +39,12 @@ from typing import ClassVar
 from dbtm.errors import UsageError
 from dbtm.sandbox.outcome import Outcome, read_report
 from dbtm.sandbox.pipes import Reader, kill, send, wait
+from dbtm.sandbox.walls import missing, warn
 from dbtm.signals import leave_on
 
 _START = "import sys; sys.path.append(sys.argv[1]); from child.main import main; sys.path.pop(); main()"
-TRIES = 3  # to start an interpreter
+PAUSES = (0.1, 0.5, 2.0)  # seconds, before an interpreter that did not start is tried again
 KEPT = ("SYSTEMROOT",)  # of the environment: Windows starts nothing without it
-WALLS = ("limits", "namespaces", "empty root", "no capabilities", "seccomp")
 _PROBE = "def simple_math_problem():\n    return 6 * 7"
 
 
@@ -70,7 +70,7 @@ class Sandbox:
 
     def __init__(self, limits: Limits | None = None, workers: int | None = None):
         self.limits = limits or Limits()
-        self.workers = workers or os.cpu_count() or 1
+        self.workers = workers or _cores()
         self.means: list[str] = []
         self._live: set[subprocess.Popen] = set()
 
@@ -93,7 +93,11 @@ class Sandbox:
     @property
     def missing(self) -> list[str]:
         """Walls of the system that could not be put up here."""
-        return [wall for wall in WALLS if not any(means.startswith(wall) for means in self.means)]
+        return list(missing(self.means))
+
+    def warn(self) -> None:
+        """Tell the user of missing walls, once a process."""
+        warn(tuple(self.missing))
 
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -110,17 +114,21 @@ class Sandbox:
             yield future.result()
 
     def run(self, program: str) -> Outcome:
-        """Run one program; whatever it does, this returns soon after the wall-time limit."""
+        """Run one program; whatever it does, this returns soon after the wall-time limit.
+
+        A program that cannot be started has no outcome: that is a UsageError, and never the program's failure.
+        """
         source = program.encode("utf-8", "replace")
         if len(source) > self.limits.program_bytes:
             return Outcome("parse", detail=f"longer than {self.limits.program_bytes} bytes")
         why = ""
-        for _ in range(TRIES):
+        for pause in (0.0, *PAUSES):
+            time.sleep(pause)
             try:
                 return self._try(source)
             except NotStartedError as error:
-                why = str(error)
-        return Outcome("crash", detail=f"the interpreter did not start: {why}"[:200])
+                why = str(error)[:200]
+        raise UsageError(f"programs cannot be run here: the interpreter does not start: {why} ({sys.executable})")
 
     def _try(self, source: bytes) -> Outcome:
         token = secrets.token_hex(16)
@@ -132,16 +140,20 @@ class Sandbox:
             raise NotStartedError(error.strerror) from None
         self._live.add(process)
         events: queue.Queue[str] = queue.Queue()
-        output = Reader(process.stdout, self.limits.output_bytes, "output", events)
-        report = Reader(process.stderr, 4096, "report", events)
+        readers: list[Reader] = []
         try:
+            readers.append(Reader(process.stdout, self.limits.output_bytes, "output", events))
+            readers.append(Reader(process.stderr, 4096, "report", events))
             send(process.stdin, header + source)
             fault = wait(events, deadline)
+        except RuntimeError as error:  # there is no thread to be had
+            raise NotStartedError(str(error)) from None
         finally:
             kill(process)
             self._live.discard(process)
-            for reader in (output, report):
+            for reader in readers:
                 reader.close()
+        output, report = readers
         return self._outcome(token, fault, process.returncode, report.data, output.data.decode("utf-8", "replace"))
 
     def _spawn(self) -> subprocess.Popen:
@@ -170,6 +182,11 @@ class Sandbox:
         if len(rest) != 1 or rest[0] is None or code != 0:
             return Outcome("crash", detail=f"ended with {_ending(code)}", output=output)
         return read_report(*rest[0], output=output)
+
+
+def _cores() -> int:
+    """The cores that this process may use, which are not always all of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _fields(line: bytes, token: str) -> tuple[str, str] | None:

@@ -40,6 +40,8 @@ class Task:
     """Base of all tasks. `batch` must depend on the sample indices alone: that is what makes runs reproducible."""
 
     name: ClassVar[str] = ""
+    of_evaluation: ClassVar[tuple[str, ...]] = ()
+    """Settings of `evaluate` alone: nothing is learned from them, so that a resumed run may have others."""
     vocab: int
     length: int
 
@@ -58,6 +60,9 @@ class Task:
     def with_files(self, found: Mapping[str, Path]) -> "Task":
         """This task on what a checkpoint carries, {name: path}, so that it needs nothing from where it was trained."""
         return self
+
+    def prepare_evaluation(self) -> None:
+        """Get what `evaluate` needs, or refuse it: asked for before training begins, not when hours have passed."""
 
     def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
         """A quick measure of success for metrics.jsonl; the key 'score', where present, picks the best checkpoint."""

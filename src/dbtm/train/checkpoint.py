@@ -87,6 +87,8 @@ def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
         manifest = json.loads(path.read_text())
     except json.JSONDecodeError:
         raise UsageError(f"{path} is damaged: it is not JSON") from None
+    if isinstance(manifest, dict) and {"vocab", "length"} <= manifest.keys():
+        raise UsageError(f"{folder} is prepared data, not a checkpoint: train on it, dbtm train RECIPE --data {folder}")
     if not isinstance(manifest, dict) or not set(names) <= manifest.keys():
         raise UsageError(f"{path} is damaged: it does not list the files of a checkpoint")
     return manifest

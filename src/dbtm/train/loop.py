@@ -63,6 +63,8 @@ class Trainer:
             raise UsageError(f"--out {out} is a file: give a folder")
         _check_batch(config.task)
         self.files = config.task.files()
+        if self.world.first:
+            config.task.prepare_evaluation()
         self.method = build_method(config)
         self.model = self.method.model.to(self.device).train()
         for module in self.method.frozen.values():
@@ -298,10 +300,11 @@ class Trainer:
 
 
 def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path) -> None:
-    """A resumed run keeps what it learns from and how; how long and how fast (steps, rates, logging) may change."""
-    fixed = {"train": ("seed", "batch", "micro_batch"), "optim": ("name",)}
+    """A resumed run keeps what it learns from and how; how long, how fast and how it is judged may change."""
     old, new = configuration.to_dict(saved), configuration.to_dict(now)
-    for section in ("method", "task", "model", "path", "loss", "ril", "distill", *fixed):
+    task = [name for name in old["task"] | new["task"] if name not in now.task.of_evaluation]
+    fixed = {"task": task, "train": ["seed", "batch", "micro_batch"], "optim": ["name"]}
+    for section in ("method", "task", "model", "path", "loss", "ril", "distill", "train", "optim"):
         if not isinstance(old[section], dict):
             changed = [section] if old[section] != new[section] else []
         else:

@@ -1,11 +1,13 @@
 """Numbers as people write them, and when two are the same."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dbtm.sandbox import KINDS, Outcome
-from dbtm.tasks.gsm8k.answers import gold, number, same, verdict
+from dbtm.tasks.gsm8k.answers import _NUMBER, gold, number, same, verdict
 
 
 @pytest.mark.parametrize(
@@ -49,10 +51,19 @@ def test_numbers(text, value):
         "1/2",
         "١٢",
         "9" * 400,
+        "-" + " " * 400 + "5",
     ],
 )
 def test_other_texts_are_no_numbers(text):
     assert number(text) is None
+
+
+@pytest.mark.parametrize("text", ["-" + " " * 50_000 + "x", "$" + "1,000" * 50_000, "1" * 50_000 + " x"])
+def test_no_text_takes_long(text):
+    start = time.perf_counter()
+    assert number(text) is None
+    assert _NUMBER.fullmatch(text) is None, "not even without the bound on its length"
+    assert time.perf_counter() - start < 1
 
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["", "$"]))

@@ -38,6 +38,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
         ('{"question": "a", "answer": "many"}', ("question", "answer"), "line 1: the answer 'many' is neither"),
         ('{"question": 3, "code": "x"}', ("question", "code"), "'question' must be a text"),
         ('{"question": " ", "code": "x"}', ("question", "code"), "'question' is empty"),
+        ('{"question": "a", "code": "\\n"}', ("question", "code"), "line 1: 'code' is empty"),
         ('{"question": "\\ud800", "code": "x"}', ("question", "code"), "valid Unicode"),
         ("[1]", ("question",), "line 1 is not an object"),
         ('\n{"question": "a"', ("question",), "line 2 is not JSON"),
@@ -49,6 +50,11 @@ def test_bad_files_are_named_by_their_line(tmp_path, text, wanted, words):
     path.write_text(text)
     with pytest.raises(UsageError, match=words):
         list(read(path, *wanted))
+
+
+def test_a_program_that_is_only_judged_may_be_empty(tmp_path):
+    path = lines(tmp_path / "a.jsonl", {"code": "", "answer": 2})
+    assert list(read(path, "code", "answer")) == [Example("", "", 2.0)]
 
 
 def test_files_that_are_not_there_or_no_text(tmp_path):

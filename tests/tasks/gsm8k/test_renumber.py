@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from dbtm.sandbox import Sandbox
+from dbtm.tasks.gsm8k.arithmetic import computed, straight_lines
 from dbtm.tasks.gsm8k.data import Example
-from dbtm.tasks.gsm8k.renumber import KNOWN, computed, copies, straight_lines
+from dbtm.tasks.gsm8k.renumber import KNOWN, copies
 
 STORY = "Tom has {} apples, buys {} more and gives {} to each friend."
 CODE = "def simple_math_problem():\n    s1 = {} + {}\n    s2 = s1 - {}\n    return s2"
@@ -72,10 +73,40 @@ def test_question_and_program_get_the_same_other_numbers(values, run):
         ("48 of them.", ["return max(48, 2)"]),
         ("48 of them.", ["return 48 / 0"]),
         ("48 of them.", ["return 48 **"]),
+        ("Its number is " + "9" * 5000 + ", 48 of them.", ["return 48 * 3"]),  # too long for Python to read
+        (f"{3 << 1022} of them.", [f"return {3 << 1022} / {3 << 1022}"]),  # too large for others to be drawn
     ],
 )
 def test_what_is_in_doubt_stays(question, lines):
     assert list(copies(Example(question, program(*lines), 1.0), 20)) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "lines"),
+    [
+        ("Ann walked 18 km, twice as far as Bob. How far did both?", ["s1 = 9 + 18", "return s1"]),  # 18 / 2
+        ("There are 24 kids, 4 times as many boys as girls.", ["girls = 24 / 5", "return 4 * girls"]),  # 4 + 1
+        ("He runs 4 miles, doubles it, and triples that.", ["s1 = 4 + 8 + 24", "return s1"]),  # 2 * 4
+        ("26 points in each of 15 games, of 20.", ["s1 = 26 * 15", "s2 = s1 / 5", "return s2"]),  # 20 - 15
+        ("5 rows of 6, 2 blue ones under each.", ["s1 = 5 * 6", "s2 = 60 + s1", "return s2"]),  # 2 * s1
+        ("200 and 20 % more, less a fourth.", ["s1 = 200 * 20 / 100", "s2 = 200 + s1", "s3 = s2 - 60", "return s3"]),
+        ("40 % of 350 are old, the others new.", ["s1 = 350 * 40", "s2 = 350 * 60", "return s2 - s1"]),  # 100 - 40
+    ],
+)
+def test_what_may_have_been_worked_out_in_the_head_stays(question, lines):
+    """A number of the program that is not told would stay while the one that it comes from changes."""
+    assert list(copies(Example(question, program(*lines), 1.0), 20)) == []
+
+
+def test_what_a_program_knows_by_itself_is_no_reason_to_stay():
+    example = Example("45 minutes for 8 miles.", program("hours = 45 / 60", "speed = 8 / hours", "return speed"), None)
+    assert len(list(copies(example, 4))) == 4
+
+
+def test_numbers_that_grow_without_end_are_not_waited_for():
+    squares = [f"x{i + 1} = x{i} * x{i}" for i in range(40)]
+    example = Example("48 of them.", program("x0 = 48", *squares, "return x40"), None)
+    assert list(copies(example, 4)) == []
 
 
 def test_values_on_the_way_keep_their_sign_and_stay_whole(run):

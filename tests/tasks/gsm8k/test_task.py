@@ -13,7 +13,7 @@ from dbtm.recipes import recipe
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.layout import Layout
 from dbtm.tasks.gsm8k.prepared import Prepared, Source, write
-from dbtm.tasks.gsm8k.synthetic import is_held_out
+from dbtm.tasks.gsm8k.synthetic import held_out, is_held_out
 from dbtm.tasks.gsm8k.task import Gsm8k
 from tests.tasks.gsm8k.conftest import LENGTH
 
@@ -140,6 +140,21 @@ def test_damaged_sets_are_refused(tmp_path, examples, tokenizer):
         Prepared(tmp_path)
 
 
+def test_the_tokenizer_is_verified_too(tmp_path, examples, tokenizer):
+    write(tmp_path / "set", tokenizer, LENGTH, [Source({}, examples)])
+    path, manifest = tmp_path / "set" / "tokenizer.json", tmp_path / "set" / "manifest.json"
+    path.write_text(path.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"tokenizer\.json is damaged: its sha256"):
+        Prepared(tmp_path / "set").verify()
+    path.unlink()
+    with pytest.raises(UsageError, match=r"tokenizer\.json is missing"):
+        Prepared(tmp_path / "set").verify()
+    told = json.loads(manifest.read_text())
+    del told["files"]["tokenizer.json"]  # as sets were prepared before
+    manifest.write_text(json.dumps(told))
+    Prepared(tmp_path / "set").verify()
+
+
 # -- the task ----------------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +197,15 @@ def test_given_questions(task):
     assert task.programs(tokens, given["clean"])[0] == "x = 7"
 
 
+def test_the_quick_evaluation_asks_other_problems_than_the_evaluation():
+    """Best checkpoints are chosen by the first: the second would flatter them."""
+    quick, whole = Gsm8k().held_out, held_out(500)
+    assert len(quick) == 128
+    assert all(is_held_out(example.code) for example in quick)
+    assert not {example.question for example in quick} & {example.question for example in whole}
+    assert Gsm8k(evaluate_n=5).held_out == quick[:5]
+
+
 def test_the_configuration_is_plain_json(folder):
     config = override(recipe("gsm-small"), [f"task.data={folder}", "task.vocab=600", f"task.length={LENGTH}"])
     assert configuration.loads(configuration.dumps(config)) == config
@@ -202,7 +226,7 @@ def test_impossible_settings(changes, words):
 
 
 def test_missing_and_mismatched_data(folder):
-    with pytest.raises(UsageError, match="dbtm data gsm8k"):
+    with pytest.raises(UsageError, match=r"dbtm data gsm8k .* name the folder, --data DIR"):
         Gsm8k().batch(np.arange(2))
     with pytest.raises(UsageError, match="vocabulary 600 and length 240"):
         Gsm8k(data=str(folder), vocab=600).batch(np.arange(2))

@@ -14,8 +14,7 @@ import unicodedata  # noqa: F401  (the compiler asks for it, once nothing can be
 from .allowlist import BUILTINS, MODULES, refusal
 
 ENTRY = "simple_math_problem"
-MOST_BITS = 1023  # integers beyond every double are not answers
-MOST_TEXT = 200
+MOST_TEXT = 200  # characters of a report, which is read within bounds
 
 
 def run(source: bytes) -> tuple[str, str]:
@@ -26,23 +25,29 @@ def run(source: bytes) -> tuple[str, str]:
         tree = compile(text, "<program>", "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
         reason = refusal(tree)
         if reason is not None:
-            return "refused", reason
+            return "refused", reason[:MOST_TEXT]
         code = compile(tree, "<program>", "exec", flags, dont_inherit=True)
     except Exception as error:  # also too deep a nesting, in various ways
         return "parse", describe(error)
     sys.addaudithook(_Refuse(code))
-    return call(code, {"__name__": "__main__", "__builtins__": _builtins(), **MODULES})
+    return call(code, {"__name__": "__main__", "__builtins__": _builtins(), **MODULES}, last_function(tree))
 
 
-def call(code, namespace: dict) -> tuple[str, str]:
-    """Execute a module's code, then its function, and name what came of it.
+def last_function(tree: _ast.Module) -> str:
+    """The name of the function that a module defines last, for a program without `simple_math_problem`."""
+    names = [node.name for node in tree.body if isinstance(node, _ast.FunctionDef)]
+    return names[-1] if names else ENTRY
+
+
+def call(code, namespace: dict, last: str) -> tuple[str, str]:
+    """Execute a module's code, then its function (`simple_math_problem`, or the last), and name what came of it.
 
     The one place that executes generated code: this process has been confined before (`confine`), and the code has
     passed the allow-list.
     """
     try:
         exec(code, namespace)
-        function = namespace.get(ENTRY) or _last_function(namespace)
+        function = namespace.get(ENTRY) or namespace.get(last)
         if function is None:
             return "missing", "there is no function to call"
         return classify(function())
@@ -55,11 +60,15 @@ def call(code, namespace: dict) -> tuple[str, str]:
 def classify(value: object) -> tuple[str, str]:
     """A returned value as text. Only exact types count: nothing of the program's runs while its answer is read."""
     if type(value) is int:
-        return ("int", str(value)) if value.bit_length() <= MOST_BITS else ("nonfinite", "an integer too large")
+        try:
+            float(value)
+        except OverflowError:
+            return "nonfinite", "an integer too large"
+        return "int", str(value)
     if type(value) is float:
         return ("float", repr(value)) if value - value == 0 else ("nonfinite", repr(value))
     if type(value) is str:
-        return "str", value[:MOST_TEXT]
+        return ("str", value) if len(value) <= MOST_TEXT else ("type", f"returned a text of {len(value)} characters")
     return "type", f"returned {type(value).__name__}"
 
 
@@ -69,13 +78,6 @@ def describe(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"[:MOST_TEXT]
     except BaseException:
         return "an exception that cannot be shown"
-
-
-def _last_function(namespace: dict):
-    """The function that the module defined last, where it is not called `simple_math_problem`."""
-    function_type = type(_last_function)
-    functions = [value for value in namespace.values() if type(value) is function_type]
-    return functions[-1] if functions else None
 
 
 def _builtins() -> dict:

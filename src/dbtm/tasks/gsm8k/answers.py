@@ -7,14 +7,15 @@ from dbtm.sandbox.outcome import Outcome
 
 MARK = "####"  # stands before the answer in GSM8K's worked solutions
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+"
-_NUMBER = re.compile(rf"([-+−]?)\s*[$€£¥]?\s*([-+−]?)\s*({_DIGITS})\s*(?:%|[$€£¥])?\s*\.?", re.ASCII)
-MOST_DIGITS = 300
+_NUMBER = re.compile(rf"([-+−]?)\s*+[$€£¥]?\s*+([-+−]?)\s*+({_DIGITS})\s*+(?:%|[$€£¥])?\s*+\.?", re.ASCII)
+MOST_TEXT = 300  # characters: as many digits are still a double
 
 
 def number(text: str) -> float | None:
     """A text that is one number and nothing else: `70,000`, `$1,234.50`, `-5`, `.5`, `20%`. None of anything else."""
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None or len(match[3]) > MOST_DIGITS or (match[1] and match[2]):
+    text = text.strip()
+    match = _NUMBER.fullmatch(text) if len(text) <= MOST_TEXT else None
+    if match is None or (match[1] and match[2]):
         return None
     value = float(match[3].replace(",", ""))
     return -value if (match[1] or match[2]) in ("-", "−") else value

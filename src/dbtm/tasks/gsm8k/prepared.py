@@ -62,6 +62,7 @@ def write(
     layout = Layout(tokenizer, length)
     with published(out) as temporary:
         counts = _write_tokens(temporary, layout, sources, progress or (lambda _: None))
+        (temporary / TOKENIZER).write_text(tokenizer.to_str(), encoding="utf-8")
         manifest = {
             "kind": KIND,
             "vocab": size(tokenizer),
@@ -70,9 +71,8 @@ def write(
             "pad": layout.pad,
             **(about or {}),
             **counts,
-            "files": {name: _sha256(temporary / name) for name in FILES},
+            "files": {name: _sha256(temporary / name) for name in (*FILES, TOKENIZER)},
         }
-        (temporary / TOKENIZER).write_text(tokenizer.to_str(), encoding="utf-8")
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return manifest
 
@@ -152,9 +152,12 @@ class Prepared:
     def verify(self) -> None:
         """Read everything through and compare. Opening a set compares the sizes alone: TinyGSM's has gigabytes."""
         _ = self._arrays
-        for name in FILES:
-            if _sha256(self.folder / name) != self.files.get(name):
-                raise UsageError(f"{self.folder / name} is damaged: its sha256 is not the one in {MANIFEST}")
+        for name in (*FILES, TOKENIZER) if TOKENIZER in self.files else FILES:  # older sets do not list the tokenizer
+            path = self.folder / name
+            if not path.is_file():
+                raise UsageError(f"{self.folder} is damaged: {name} is missing")
+            if _sha256(path) != self.files.get(name):
+                raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
 
     @cached_property
     def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,23 +2,25 @@
 
 A few thousand examples are soon known by heart. A number that question and program share is changed in both at once,
 and only where nothing says that the program has it from elsewhere, as the 100 of a per cent or the 2 of a half.
-Programs are read as straight lines of arithmetic (nothing is executed); every value on the way keeps its sign, and
-stays whole if it was. Whatever is in doubt is left as it is.
+Programs are read as straight lines of arithmetic (`arithmetic`); every value on the way keeps its sign, and stays whole
+if it was. An example is left as it is where a number of its program may have been worked out in the head, from one that
+would change; so is whatever else is in doubt.
 """
 
 import ast
-import operator
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
+from dbtm.tasks.gsm8k.arithmetic import CANNOT, Line, Swap, computed, literals, straight_lines
 from dbtm.tasks.gsm8k.data import Example
 
 KNOWN = frozenset({7, 10, 12, 16, 24, 30, 31, 36, 52, 60, 90, 100, 180, 360, 365, 1000, 3600, 5280})
 """What programs know without being told: days, months, hours, ounces, degrees, feet."""
+PARTNERS = frozenset({1, 2, 100})
+"""What numbers are taken with in the head, told or not: one more, twice, half, the rest of a hundred per cent."""
 NUMBER = re.compile(r"(?<![\w.:/])(?<!\d,)[1-9]\d*(?!\w|[.,:/]\d)")  # no part of a name, of 1.5, 5,000, 7:45 or 2/3
 _IN_NAMES = re.compile(r"_(\d+)(?=_|\b)")  # laps_in_25_minutes
 _SPELLED = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -38,25 +40,6 @@ _WORDS = (
 )
 _VALUES = {word: float(value) for value, words in enumerate(_WORDS, start=1) for word in words.split()}
 _TRIES = 32  # draws for a copy: not every one keeps order, signs and whole numbers
-_OPERATIONS: dict[type, Callable] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_FUNCTIONS: dict[str, Callable] = {"int": int, "float": float, "round": round, "abs": abs}
-_CANNOT = (SyntaxError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, MemoryError)
-
-Swap = Mapping[int, int]
-
-
-class Line(NamedTuple):
-    """`name = expression`; what is returned has no name."""
-
-    name: str
-    expression: ast.expr
 
 
 def copies(example: Example, n: int, seed: int = 0) -> Iterator[Example]:
@@ -64,9 +47,9 @@ def copies(example: Example, n: int, seed: int = 0) -> Iterator[Example]:
     try:
         lines = straight_lines(example.code)
         before = computed(lines, {})
-    except _CANNOT:
+        free, order = _free(example, lines, before)
+    except CANNOT:
         return
-    free, order = _free(example, lines, before)
     draw, seen = random.Random(seed).random, {tuple(free)}
     for _ in range(n * _TRIES if free else 0):
         swap = {x: _like(x, draw) for x in free}
@@ -81,59 +64,18 @@ def copies(example: Example, n: int, seed: int = 0) -> Iterator[Example]:
 def _free(example: Example, lines: list[Line], values: list[float]) -> tuple[list[int], list[int]]:
     """The numbers that may be changed, and with them those whose order they have to keep, both ascending."""
     asked, used = _numbers(example.question), _numbers(example.code)
-    said, literals = _said(example.question), Counter(_literals(*(line.expression for line in lines)))
+    said, written = _said(example.question), Counter(literals(*(line.expression for line in lines)))
     if _coincide(values[:-1], said) or not all(_is_told(line.expression, said) for line in lines):
         return [], []
     named = {int(digits) for digits in _IN_NAMES.findall(example.code)}
     shared = (asked.keys() & used.keys()) - KNOWN - named
-    free = sorted(x for x in shared if _is_free(x, asked, used, said, literals))
+    free = sorted(x for x in shared if _is_free(x, asked, used, said, written))
+    if _worked_out(lines, values, said, free):
+        return [], []
     return free, sorted(asked.keys() | set(free))
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
-
-
-def straight_lines(code: str) -> list[Line]:
-    """The lines of a function that assigns and returns, and nothing else; ValueError for any other program."""
-    match ast.parse(code).body:
-        case [ast.FunctionDef(body=body)]:
-            return [_line(statement) for statement in body]
-    raise ValueError("not a single function")
-
-
-def _line(statement: ast.stmt) -> Line:
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=expression):
-            return Line(name, expression)
-        case ast.Return(value=ast.expr() as expression):
-            return Line("", expression)
-    raise ValueError("neither an assignment nor a return")
-
-
-def computed(lines: list[Line], swap: Swap) -> list[float]:
-    """What the lines compute, in their order, with some literals swapped; names and literals alone compute nothing."""
-    known: dict[str, float] = {}
-    found = []
-    for name, expression in lines:
-        known[name] = _value(expression, known, swap)
-        if not isinstance(expression, ast.Name | ast.Constant):
-            found.append(known[name])
-    return found
-
-
-def _value(node: ast.expr, known: dict[str, float], swap: Swap) -> float:
-    match node:
-        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return swap.get(value, value) if isinstance(value, int) else value
-        case ast.Name(id=name):
-            return known[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, known, swap)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATIONS[type(op)](_value(left, known, swap), _value(right, known, swap))
-        case ast.Call(func=ast.Name(id=name), args=[only], keywords=[]):
-            return _FUNCTIONS[name](_value(only, known, swap))
-    raise ValueError("not arithmetic")
 
 
 def _alike(lines: list[Line], swap: Swap, before: list[float]) -> bool:
@@ -142,20 +84,43 @@ def _alike(lines: list[Line], swap: Swap, before: list[float]) -> bool:
         return not KNOWN.intersection(swap.values()) and list(map(_kind, computed(lines, swap))) == list(
             map(_kind, before)
         )
-    except _CANNOT:
+    except CANNOT:
         return False
 
 
-def _literals(*expressions: ast.expr) -> list[float]:
-    nodes = (node for expression in expressions for node in ast.walk(expression))
-    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, int | float)]
-
-
 def _is_told(expression: ast.expr, said: Counter[float]) -> bool:
-    """Whether nothing in it may have been worked out in the head; a literal alone has to be in the question."""
+    """Whether it has no number but small, told and known ones; a literal alone has to be in the question."""
     if isinstance(expression, ast.Constant):
         return expression.value in said
-    return all(x <= 12 or x in said or x in KNOWN for x in _literals(expression))
+    return all(x <= 12 or x in said or x in KNOWN for x in literals(expression))
+
+
+def _worked_out(lines: list[Line], values: list[float], said: Counter[float], free: list[int]) -> bool:
+    """Whether a literal that is not told may come from a number that is to change, or from a value computed before.
+
+    It may where it is that value, or one operation makes it of the two, of one and a number of the question, or of one
+    and a PARTNER: in "18 km, twice as far as Ann", the 9 of `9 + 18` is 18 / 2.
+    """
+    changing: set[float] = set(free)
+    results = iter(values)
+    for line in lines:
+        untold = {x for x in literals(line.expression) if x not in said}
+        if untold and not untold.isdisjoint(_within_reach(changing, changing | said.keys() | PARTNERS)):
+            return True
+        if line.computes:
+            changing.add(next(results))
+    return False
+
+
+def _within_reach(numbers: Iterable[float], partners: Iterable[float]) -> Iterator[float]:
+    """The numbers, and what one operation makes of each and any other partner."""
+    for a in numbers:
+        yield a
+        for b in partners:
+            if a != b:
+                yield from (a + b, a - b, b - a, a * b)
+                if a and b:
+                    yield from (a / b, b / a)
 
 
 def _kind(value: float) -> tuple[int, bool]:
@@ -183,13 +148,13 @@ def _said(question: str) -> Counter[float]:
     return Counter(digits + [_VALUES[word] for word in (w.removesuffix("s") for w in words) if word in _VALUES])
 
 
-def _is_free(x: int, asked: Counter[int], used: Counter[int], said: Counter[float], literals: Counter[float]) -> bool:
+def _is_free(x: int, asked: Counter[int], used: Counter[int], said: Counter[float], written: Counter[float]) -> bool:
     """Whether the program has a number from the question alone; a single digit only where each has it once."""
-    if x < 3 or (x < 10 and max(asked[x], used[x]) > 1):
+    if not 3 <= x < 10**15 or (x < 10 and max(asked[x], used[x]) > 1):
         return False
-    if said[x] != asked[x] or literals[x] != used[x]:
+    if said[x] != asked[x] or written[x] != used[x]:
         return False  # it stands there in another spelling as well
-    return not any(hundredth in literals for hundredth in (x / 100, 1 + x / 100, 1 - x / 100))
+    return not any(hundredth in written for hundredth in (x / 100, 1 + x / 100, 1 - x / 100))
 
 
 def _like(x: int, draw: Callable[[], float]) -> int:

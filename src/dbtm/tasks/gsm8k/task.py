@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (1, 4, 16)  # of the quick evaluation
 MOST_LOGITS = 1 << 28  # of one evaluation batch, 1 GiB in float32
+QUICK_SEED = -1  # of its synthetic problems: no --seed of `dbtm eval gsm8k` is negative, so that it asks others
 SOURCE, PROBLEM = 0, 1  # streams of random numbers
 
 
@@ -30,6 +31,7 @@ class Gsm8k(Task):
     """Examples of a prepared set, drawn with replacement, mixed with synthetic problems that are made as they come."""
 
     name = "gsm8k"
+    of_evaluation = ("evaluate_data", "evaluate_n")
     data: str = ""  # folder of `dbtm data gsm8k`
     vocab: int = 4096
     length: int = 256
@@ -53,8 +55,8 @@ class Gsm8k(Task):
     def prepared(self) -> Prepared:
         if not self.data:
             raise UsageError(
-                "no problems to train on: prepare some (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder with "
-                "--set task.data=DIR"
+                "no problems to train on: prepare some (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder, "
+                "--data DIR"
             )
         found = Prepared(self.data)
         if (found.vocab, found.length) != (self.vocab, self.length):
@@ -70,8 +72,8 @@ class Gsm8k(Task):
 
         if not self.tokenizer and not self.data:
             raise UsageError(
-                "no tokenizer: prepare problems (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder with "
-                "--set task.data=DIR, or name a tokenizer's file with task.tokenizer"
+                "no tokenizer: prepare problems (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder, --data "
+                "DIR, or name a tokenizer's file with task.tokenizer"
             )
         found = tokenizers.load(self.tokenizer or self.data)
         if tokenizers.size(found) != self.vocab:
@@ -140,7 +142,10 @@ class Gsm8k(Task):
 
         if self.evaluate_data:
             return list(read(self.evaluate_data, "question", "answer"))[: self.evaluate_n]
-        return held_out(self.evaluate_n)
+        return held_out(self.evaluate_n, QUICK_SEED)
+
+    def prepare_evaluation(self) -> None:
+        _ = self.held_out
 
     def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
         """Share of held-out problems whose program gives the answer, at 1, 4 and 16 evaluations."""
@@ -152,6 +157,7 @@ class Gsm8k(Task):
         sampler = Sampler(sampler.model, sampler.options, self, batch=size)
         out = {}
         with Sandbox() as sandbox:
+            sandbox.warn()
             for nfe in BUDGETS:
                 row, _ = solve(sampler, self.held_out, sandbox, seed=seed, nfe=nfe)
                 out[f"correct_{nfe}"] = row.correct / row.total
