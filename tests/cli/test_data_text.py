@@ -16,6 +16,9 @@ from dbtm.tasks.text.shards import Prepared
 SENTENCES = [f"The {a} fox number {i} jumps over the {b} dog." for i in range(150) for a, b in [("quick", "lazy")]]
 
 
+BIG = "100000000000000000000"
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty folder to work in, and beside it a file of sentences."""
@@ -41,11 +44,21 @@ def test_text_from_several_files(command, here):
     assert manifest["tokenizer_name"] == "train:280"
     assert manifest["passed_over"] == []
     assert f"{manifest['train']['blocks']:,} blocks of 16" in out
+    assert "vocabulary 280, uint16" in out
     assert os.listdir(here) == ["set"]
     # again with the tokenizer that was trained: the same tokens
     words = ("data", "text", "../a.txt", "../b.jsonl.gz", "--field", "body", "--tokenizer", "set/tokenizer.json")
     assert command(*words, "--length", 16, "--validation", 0.1, "--workers", 1, "--out", "again")[0] == 0
     assert Prepared("again").manifest["train"] == manifest["train"]
+
+
+def test_a_vocabulary_that_the_text_does_not_fill_is_told(command, here):
+    words = ("--tokenizer", "train:70000", "--length", 16, "--workers", 1, "--validation", 0.1, "--out", "set")
+    code, out, _ = command("data", "text", "../a.txt", *words)
+    assert code == 0
+    got = Prepared("set").vocab
+    assert got < 1000
+    assert f"vocabulary {got} (fewer than the 70,000 asked for, for want of text), uint16" in out
 
 
 def test_files_of_a_folder_that_are_not_read_are_told_and_recorded(command, here):
@@ -107,6 +120,17 @@ def test_validation_text_teaches_the_tokenizer_nothing(command, here):
             ["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x", "--workers", "-1"],
             "--workers -1",
         ),
+        (
+            ["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x", "--workers", BIG],
+            f"--workers {BIG} must be",
+        ),
+        (["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", BIG, "--out", "x"], "is too long"),
+        (["data", "text", "../a.txt", "--tokenizer", f"train:{BIG}", "--length", "8", "--out", "x"], "at most 1048576"),
+        (
+            ["data", "text", "../pipe", "--tokenizer", "train:280", "--length", "8", "--out", "x"],
+            "pipe can be read once",
+        ),
+        (["data", "text", os.devnull, "--tokenizer", "train:280", "--length", "8", "--out", "x"], "neither a file nor"),
         (["data", "lm1b", "--local", "nowhere", "--out", "x"], "--local nowhere: no such folder"),
         (["data", "owt", "--local", "..", "--length", "2", "--out", "x"], "at least 3 tokens"),
         (["data", "owt", "--validation", "0.1", "--seed", "3", "--out", "x"], "leave --validation, --seed out"),
@@ -120,6 +144,7 @@ def test_a_mistake_is_one_line_exit_2_and_nothing_written(command, here, words, 
     (here.parent / "bad.txt").write_bytes(b"bad\xff\n")
     (here.parent / "empty.txt").write_text("")
     (here.parent / "a.json").write_text("[]")
+    os.mkfifo(here.parent / "pipe")
     code, out, err = command(*words)
     assert code == 2
     assert out == ""
@@ -138,10 +163,22 @@ def test_an_old_set_is_kept_unless_forced(command, here):
     assert Prepared("set").manifest["wrap"]["bos_eos_around_block"] is True
 
 
-@pytest.mark.parametrize(("number", "codes", "workers"), [(signal.SIGTERM, {143}, "1"), (signal.SIGINT, {1, 130}, "2")])
-def test_an_interrupted_preparation_leaves_nothing(command, here, number, codes, workers):
+def begun(command, here, workers: int, sign: str) -> subprocess.Popen:
+    """A preparation in a process of its own that has written `sign` and waits for more input."""
     assert data(command, "../a.txt", out="../words")[0] == 0
-    words = ["data", "text", "-", "--tokenizer", "../words", "--length", "16", "--out", "set", "--workers", workers]
+    words = [
+        "data",
+        "text",
+        "-",
+        "--tokenizer",
+        "../words",
+        "--length",
+        "16",
+        "--out",
+        "set",
+        "--workers",
+        f"{workers}",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "dbtm", *words],
         stdin=subprocess.PIPE,
@@ -149,17 +186,32 @@ def test_an_interrupted_preparation_leaves_nothing(command, here, number, codes,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a background job does not have
     )
-    process.stdin.write(("\n".join(SENTENCES) + "\n").encode() * 300)
+    process.stdin.write(("\n".join(SENTENCES) + "\n").encode() * 500)
     process.stdin.flush()  # and the input stays open
-    begun = ".set.*.part/train*" if workers == "1" else ".set.*.part"
     until = time.monotonic() + 30
-    while not list(here.glob(begun)) and time.monotonic() < until:
+    while not list(here.glob(sign)) and time.monotonic() < until:
         time.sleep(0.02)
-    assert list(here.glob(begun)), "it never began to write"
+    assert list(here.glob(sign)), "it never began to write"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "codes", "workers", "sign"),
+    [(signal.SIGTERM, {143}, 1, ".set.*.part/train*"), (signal.SIGINT, {1, 130}, 2, ".set.*.part")],
+)
+def test_an_interrupted_preparation_leaves_nothing(command, here, number, codes, workers, sign):
+    process = begun(command, here, workers, sign)
     process.send_signal(number)
     process.communicate(timeout=20)
     assert process.returncode in codes
     assert not list(here.iterdir())
+
+
+def test_workers_end_with_a_preparation_that_is_killed(command, here):
+    process = begun(command, here, 2, ".set.*.part/train*")  # what is written came from workers
+    process.kill()
+    process.communicate(timeout=20)  # workers have the same output, which ends with the last of them
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_lm1b_from_a_local_copy(command, here):
@@ -211,6 +263,27 @@ def test_train_takes_vocabulary_and_length_from_the_data(command, here):
     assert found["eval/entropy_distance_1"] == pytest.approx(found["eval/entropy_1"] - found["eval/entropy_data"])
     code, out, err = command("sample", "run", "--n", 1, "--nfe", 1, "--device", "cpu")
     assert code == 0, err
+
+
+def test_damaged_validation_text_is_told_before_training(command, here):
+    assert data(command, "../a.txt")[0] == 0
+    (here / "set" / "validation-00000.bin").write_bytes(b"\0\0")
+    code, _, err = command("train", "text", "--data", "set", "--out", "run", *QUICK)
+    assert code == 2
+    assert "validation-00000.bin is damaged" in err
+    assert not (here / "run").exists()
+
+
+def test_a_resumed_run_may_be_evaluated_on_more_samples(command, here):
+    assert data(command, "../a.txt")[0] == 0
+    words = ["train", "text", "--data", "set", "--out", "run", *QUICK]
+    assert command(*words)[0] == 0
+    more = ["--resume", "auto", "--set", "train.steps=3", "--set", "task.evaluate_n=9"]
+    code, _, err = command(*words, *more)
+    assert code == 0, err
+    code, _, err = command(*words, *more, "--set", "task.seed=1")
+    assert code == 2
+    assert "another task.seed" in err
 
 
 def test_a_text_model_is_evaluated_where_its_data_has_moved(command, here):

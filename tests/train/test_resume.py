@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from dbtm import config as configuration
 from dbtm.config import DistillConfig, LossConfig, OptimConfig, RilConfig, RunConfig, TrainConfig
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch
+from dbtm.tasks.own import Own
 from dbtm.tasks.toy import Markov
 from dbtm.train import checkpoint
 from dbtm.train.loop import NonFiniteLoss, Trainer, fit
@@ -137,6 +139,29 @@ def test_how_a_run_is_judged_may_change(tmp_path, monkeypatch):
         Trainer(other, tmp_path / "run", resume=True)
     monkeypatch.setattr(Markov, "of_evaluation", ("seed",))
     assert Trainer(other, tmp_path / "run", resume=True).config.task.seed == 5
+
+
+def test_data_may_move_but_not_change(tmp_path):
+    """What counts is what they hold; checkpoints from before this was written down go by the path."""
+    tokens = np.arange(60).reshape(10, 6) % 5
+    np.save(tmp_path / "a.npy", tokens)
+    np.save(tmp_path / "b.npy", tokens)
+    task = Own(data=str(tmp_path / "a.npy"), vocab=5, length=6)
+    config = tiny_run(task=task, distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
+    folder = Trainer(config, tmp_path / "run")._save()
+    moved = replace(config, task=replace(task, data=str(tmp_path / "b.npy")))
+    assert Trainer(moved, tmp_path / "run", resume=True).config.task == moved.task
+    np.save(tmp_path / "a.npy", tokens[::-1])
+    with pytest.raises(UsageError, match="was trained on other data"):
+        Trainer(config, tmp_path / "run", resume=True)
+    state = json.loads((folder / "state.json").read_text())
+    del state["data"]
+    (folder / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["state.json"] = checkpoint.sha256(folder / "state.json")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match=r"another task\.data"):
+        Trainer(moved, tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize(

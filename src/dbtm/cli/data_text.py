@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dbtm.tasks.text.encode import Detokenizer
     from dbtm.tasks.text.prepare import Layout, Part
 
+MOST_WORKERS = 1024
 Open = Callable[[Callable[[int], None]], "list[Part]"]  # the documents from the start, given whom to tell the progress
 
 Out = Annotated[Path, typer.Option(help="Folder to write: shards, tokenizer.json, manifest.json.")]
@@ -59,10 +60,12 @@ def text(
         raise UsageError("nothing to read: give files or folders, --input FILE..., or - for the standard input")
     from dbtm.tasks.text import sources
     from dbtm.tasks.text.prepare import Layout
+    from dbtm.tasks.text.streams import called, read_once
 
     found, passed_over = sources.find(named)
-    if sources.STDIN in found and tokenizer.startswith("train:"):
-        raise UsageError("--tokenizer train: reads its input twice, which - cannot: give files")
+    once = next(filter(read_once, found), None)
+    if once is not None and tokenizer.startswith("train:"):
+        raise UsageError(f"--tokenizer train: reads its input twice, but {called(once)} can be read once: give files")
     layout = Layout(length, edges, validation, seed, dtype)
 
     def open_all(tick: Callable[[int], None]) -> "list[Part]":
@@ -143,8 +146,8 @@ def _run(
     from dbtm.tasks.text import tokenizer as tokenizers
     from dbtm.tasks.text.prepare import prepare
 
-    if workers < 0:
-        raise UsageError(f"--workers {workers} makes no sense: give a number of processes, or 0 for one a core")
+    if not 0 <= workers <= MOST_WORKERS:
+        raise UsageError(f"--workers {workers} must be a number of processes up to {MOST_WORKERS}, or 0 for one a core")
     size = tokenizers.asked_size(tokenizer)
     check_out(out, force)
     _tell_passed_over(passed_over)
@@ -160,7 +163,7 @@ def _run(
         else:
             words = tokenizers.train(_training(told("training the tokenizer"), layout, detokenize), size)
         about = {
-            "source": [Path(name).name for name in names] if total else names,
+            "source": [Path(name).name if Path(name).exists() else name for name in names],
             "passed_over": [Path(name).name for name in passed_over],
             "tokenizer_name": tokenizer,
         }
@@ -174,7 +177,7 @@ def _run(
             workers=workers or os.cpu_count() or 1,
             about=about,
         )
-    _report(out, manifest)
+    _report(out, manifest, size)
 
 
 def _tell_passed_over(files: list[str]) -> None:
@@ -194,11 +197,12 @@ def _training(parts: "list[Part]", layout: "Layout", detokenize: "Detokenizer | 
     return map(detokenize, texts) if detokenize else texts
 
 
-def _report(out: Path, manifest: dict[str, Any]) -> None:
-    train, held_out = manifest["train"], manifest["validation"]
+def _report(out: Path, manifest: dict[str, Any], asked: int | None) -> None:
+    train, held_out, vocab = manifest["train"], manifest["validation"], manifest["vocab"]
+    fewer = f" (fewer than the {asked:,} asked for, for want of text)" if asked and vocab < asked else ""
     typer.echo(
         f"{out}: {train['tokens']:,} tokens in {train['blocks']:,} blocks of {manifest['length']} for training, "
-        f"{held_out['blocks']:,} for validation; vocabulary {manifest['vocab']:,}, {manifest['dtype']}"
+        f"{held_out['blocks']:,} for validation; vocabulary {vocab:,}{fewer}, {manifest['dtype']}"
     )
 
 

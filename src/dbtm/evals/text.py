@@ -19,6 +19,7 @@ from dbtm.evals.diversity import distinct, entropies, longest_repeats, unique_sh
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.provenance import made
 from dbtm.evals.samples import SampleSet
+from dbtm.tasks.text.shards import spread
 
 _Z = NormalDist().inv_cdf(0.975)
 _NGRAMS = (1, 2, 3, 4)
@@ -157,8 +158,7 @@ def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
         ) from None
     if not len(held_out):
         raise UsageError("no real text to compare with (nothing was held out): leave it out with --no-references")
-    rows = np.linspace(0, len(held_out) - 1, min(n, len(held_out))).astype(np.int64)  # from all documents
-    tokens_BL = held_out[rows]
+    tokens_BL = held_out[spread(n, len(held_out))]
     texts = task.decode(tokens_BL)
     shuffle = np.random.default_rng(seed)
     shuffled = [" ".join(shuffle.permutation(text.split()).tolist()) for text in texts]

@@ -49,6 +49,10 @@ class Task:
         """The training examples with these global indices (0, 1, 2 ... over the whole run)."""
         raise UsageError(f"the task '{self.name}' has no training data")
 
+    def data_sha256(self) -> str:
+        """Of the data it learns from, wherever that lies; empty where examples are made as they come."""
+        return ""
+
     def position_ids(self) -> np.ndarray | None:
         """(L, axes) entries of the learned position tables `model.position_axes`, where the model has them."""
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from dbtm import rng
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
+from dbtm.train.checkpoint import sha256
 
 
 @lru_cache(maxsize=2)  # a batch may straddle two epochs
@@ -57,6 +58,9 @@ class Own(Task):
         if low < 0 or high >= self.vocab:
             raise UsageError(f"{self.data} has token {low if low < 0 else high}, outside 0..{self.vocab - 1} (--vocab)")
         return array
+
+    def data_sha256(self) -> str:
+        return sha256(Path(self.data))
 
     def order(self, index: np.ndarray) -> np.ndarray:
         """Rows for global sample indices: every epoch visits each row once, in an order of its own."""

@@ -2,7 +2,7 @@
 
     step-00001000/
       config.json         the RunConfig
-      state.json          counters: step, samples seen, metrics
+      state.json          step, samples seen, sha256 of the data
       ema.safetensors     the averaged weights: what is sampled from
       model.safetensors   the weights in training
       optim.safetensors   the optimizers' state

@@ -62,7 +62,7 @@ class Trainer:
         if out.exists() and not out.is_dir():
             raise UsageError(f"--out {out} is a file: give a folder")
         _check_batch(config.task)
-        self.files = config.task.files()
+        self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
         if self.world.first:
             config.task.prepare_evaluation()
         self.method = build_method(config)
@@ -262,7 +262,7 @@ class Trainer:
                 "optim": state_tensors(self.optimizers, self.model),
                 **{name: module.state_dict() for name, module in self.method.frozen.items()},
             }
-            state = {"step": self.step, "samples": self.step * self.config.train.batch}
+            state = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
             documents = {"config": configuration.dumps(self.config), "state": state}
             checkpoint.write(folder, tensors, documents, self.files)
             checkpoint.prune(self.out, self.config.train.keep)
@@ -271,15 +271,17 @@ class Trainer:
 
     def _load(self, folder: Path) -> None:
         checkpoint.verify(folder)
-        saved = configuration.loads((folder / "config.json").read_text())
-        _refuse_changes(saved, self.config, folder)
+        saved, state = configuration.loads((folder / "config.json").read_text()), checkpoint.read_json(folder, "state")
+        _refuse_changes(saved, self.config, folder, () if "data" not in state else ("data",))
+        if state.get("data", self.data_sha256) != self.data_sha256:
+            raise UsageError(f"{folder} was trained on other data: resume it with those it had, wherever they lie now")
         self.config = replace(self.config, train=replace(self.config.train, init=saved.train.init))
         self.model.load_state_dict(checkpoint.read_tensors(folder, "model"))
         self.ema.model.load_state_dict(checkpoint.read_tensors(folder, "ema"))
         for name, module in self.method.frozen.items():
             module.load_state_dict(checkpoint.read_tensors(folder, name))
         load_state_tensors(self.optimizers, self.model, checkpoint.read_tensors(folder, "optim"))
-        self.step = checkpoint.read_json(folder, "state")["step"]
+        self.step = state["step"]
         if self.step > self.config.train.steps:
             raise UsageError(f"{folder} is already past train.steps={self.config.train.steps}: ask for more steps")
 
@@ -299,10 +301,12 @@ class Trainer:
             module.load_state_dict(weights)
 
 
-def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path) -> None:
-    """A resumed run keeps what it learns from and how; how long, how fast and how it is judged may change."""
+def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path, free: tuple[str, ...] = ()) -> None:
+    """A resumed run keeps what it learns from and how; how long, how fast and how it is judged may change, and the
+    task's settings in `free`.
+    """
     old, new = configuration.to_dict(saved), configuration.to_dict(now)
-    task = [name for name in old["task"] | new["task"] if name not in now.task.of_evaluation]
+    task = [name for name in old["task"] | new["task"] if name not in (*now.task.of_evaluation, *free)]
     fixed = {"task": task, "train": ["seed", "batch", "micro_batch"], "optim": ["name"]}
     for section in ("method", "task", "model", "path", "loss", "ril", "distill", "train", "optim"):
         if not isinstance(old[section], dict):

@@ -10,6 +10,7 @@ import pytest
 from dbtm.errors import UsageError
 from dbtm.tasks.folder import check_out
 from dbtm.tasks.text import encode, shards
+from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.prepare import Layout, assigned, prepare
 from dbtm.tasks.text.shards import Prepared
 from dbtm.tasks.text.sources import Piece, pieces, whole
@@ -184,6 +185,7 @@ def test_large_vocabularies(words, documents, tmp_path):
     [
         ({"length": 0}, "--length 0"),
         ({"length": 2, "edges": True}, "at least 3 tokens"),
+        ({"length": 10**20}, "is too long: blocks hold at most"),
         ({"length": 8, "validation": 1.0}, "--validation 1.0"),
         ({"length": 8, "validation": -0.1}, "--validation"),
         ({"length": 8, "seed": -1}, "--seed -1"),
@@ -249,7 +251,7 @@ def test_where_a_set_may_be_written(made, tmp_path):
 
 
 def test_damage_is_found_by_name(made):
-    folder, _ = made
+    folder, manifest = made
     shard = folder / "train-00000.bin"
     data = shard.read_bytes()
     for bad in (data[:-2], data + b"\0\0"):
@@ -267,6 +269,10 @@ def test_damage_is_found_by_name(made):
     shard.unlink()
     with pytest.raises(UsageError, match=r"train-00000\.bin is missing"):
         _ = Prepared(folder).train
+    for name in ("bos", "eos", "wrap", "tokenizer", "vocab"):
+        (folder / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k != name}))
+        with pytest.raises(UsageError, match=rf"manifest\.json is damaged: KeyError '{name}'"):
+            Prepared(folder)
     for text, message in [("{", "is damaged"), ("[]", "is damaged"), ("{}", "is damaged: KeyError 'format'")]:
         (folder / "manifest.json").write_text(text)
         with pytest.raises(UsageError, match=message):
@@ -276,10 +282,31 @@ def test_damage_is_found_by_name(made):
         Prepared(folder)
 
 
+def test_another_tokenizer_is_found_out(made, documents):
+    """One of the same size: nothing but its sha256 gives it away."""
+    folder, _ = made
+    opened, path = Prepared(folder), folder / "tokenizer.json"
+    opened.verify()
+    path.write_text(tokenizers.train([text[::-1] for text in documents], 300).to_str())
+    for find_out in (lambda: Prepared(folder), opened.verify):
+        with pytest.raises(UsageError, match=r"tokenizer\.json is damaged: its sha256 is not the one in manifest"):
+            find_out()
+    path.unlink()
+    with pytest.raises(UsageError, match=r"is damaged: tokenizer\.json is missing"):
+        Prepared(folder)
+
+
 def test_training_text_is_not_read_through_to_open_it(made, monkeypatch):
     folder, manifest = made
-    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read through"))
+    read, digest = [], hashlib.file_digest
+
+    def told(file, name):
+        read.append(os.path.basename(file.name))
+        return digest(file, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", told)
     assert len(Prepared(folder).train) == manifest["train"]["blocks"]
+    assert read == ["tokenizer.json"]
 
 
 def test_another_format_is_refused(made):

@@ -4,8 +4,11 @@ import gzip
 import io
 import json
 import lzma
+import os
+import random
 import sys
 import tarfile
+import threading
 
 import pytest
 from hypothesis import given
@@ -38,9 +41,9 @@ def json_lines(field: str) -> str:
 def compressed(request, tmp_path):
     """(name, text) -> a file of it, in every compression."""
 
-    def write(name: str, text: str):
+    def write(name: str, text: str | bytes):
         path = tmp_path / (name + request.param)
-        data = text.encode()
+        data = text.encode() if isinstance(text, str) else text
         if request.param == ".zst":
             zstandard = pytest.importorskip("zstandard")
             half = len(data) // 2  # two frames, as `cat a.zst b.zst` gives
@@ -59,6 +62,17 @@ def test_every_format_gives_the_same_documents(compressed, monkeypatch, chunk):
     assert read(compressed("a.txt", "\ufeff" + "\r\n".join(DOCUMENTS) + "\n\n")) == DOCUMENTS
     assert read(compressed("a.jsonl", json_lines("text"))) == DOCUMENTS
     assert read(compressed("b.jsonl", json_lines("body") + "\n"), field="body") == DOCUMENTS
+
+
+def test_endings_in_capitals_count_too(tmp_path):
+    (tmp_path / "A.JSONL").write_text(json_lines("text"))
+    (tmp_path / "B.TXT.GZ").write_bytes(gzip.compress("\n".join(DOCUMENTS).encode()))
+    (tmp_path / "C.Tar.Xz").write_bytes(lzma.compress(tar({"a": "one\ntwo"})))
+    found = find([str(tmp_path)])
+    assert [read(path) for path in found.files] == [DOCUMENTS, DOCUMENTS, ["one\ntwo"]]
+    (tmp_path / "D.JSON").write_text("[]")
+    with pytest.raises(UsageError, match="JSON is read as JSON lines"):
+        find([str(tmp_path / "D.JSON")])
 
 
 def test_progress_adds_up_to_the_size_of_the_file(compressed):
@@ -118,14 +132,67 @@ def test_a_piece_ends_before_a_space(monkeypatch):
     assert [p.text for p in whole(["a unbreakable"])] == ["a unbrea", "kable"], "never less than half of a piece"
 
 
-def test_tar_archives_hold_a_document_a_file(tmp_path):
-    for name, mode in [("a.tar", "w"), ("a.tar.xz", "w:xz"), ("urlsf_subset00-1_data.xz", "w:xz")]:
-        with tarfile.open(tmp_path / name, mode) as archive:
-            for i, text in enumerate(["one\n\nstill one\n", "two"]):
-                member = tarfile.TarInfo(f"{i}.txt")
-                member.size = len(text)
-                archive.addfile(member, io.BytesIO(text.encode()))
-        assert read(tmp_path / name) == ["one\n\nstill one", "two"]
+def tar(members: dict[str, str]) -> bytes:
+    """An archive of files with these texts."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, text in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("chunk", [100, 1 << 20])
+def test_tar_archives_hold_a_document_a_file(compressed, monkeypatch, chunk):
+    monkeypatch.setattr(streams, "CHUNK", chunk)
+    path = compressed("a.tar", tar({"0.txt": "one\n\nstill one\n", "1": "two"}))
+    assert read(path) == ["one\n\nstill one", "two"]
+    told: list[int] = []
+    assert list(pieces(str(path), told.append))
+    assert sum(told) == path.stat().st_size
+
+
+def test_openwebtext_has_archives_that_do_not_say_so(tmp_path):
+    (tmp_path / "urlsf_subset00-1_data.xz").write_bytes(lzma.compress(tar({"0.txt": "one\ntwo"})))
+    assert read(tmp_path / "urlsf_subset00-1_data.xz") == ["one\ntwo"]
+    for name, pack in [("my_data.gz", gzip.compress), ("my_data.xz", lzma.compress)]:
+        (tmp_path / name).write_bytes(pack(b"one\ntwo"))
+        assert read(tmp_path / name) == ["one", "two"], "compressed text like any other"
+
+
+def test_what_is_in_a_tar_is_read_by_its_ending(tmp_path):
+    path = tmp_path / "a.tar"
+    hidden = {"./.git/x.txt": "no", "._a.txt": "no"}
+    path.write_bytes(tar({"./a.txt": "one\ntwo", "b.JSONL": json_lines("body"), **hidden, "notes.md": "three"}))
+    assert read(path, field="body") == ["one\ntwo", *DOCUMENTS, "three"]
+    path.write_bytes(tar({"a.txt": "one", "b.jsonl": "not json"}))
+    with pytest.raises(UsageError, match=r"a\.tar: b\.jsonl, line 1 is not JSON"):
+        read(path)
+    for name in ("c.parquet", "c.tar", "c.txt.gz", "c.JSON", "urlsf_subset00-1_data.xz"):
+        path.write_bytes(tar({"a.txt": "one", name: "two"}))
+        with pytest.raises(UsageError, match=rf"a\.tar: {name} is neither plain text nor JSON lines: unpack"):
+            read(path)
+
+
+@pytest.mark.parametrize("kind", ["", ".xz", ".gz"])
+@pytest.mark.parametrize("chunk", [1 << 12, 1 << 20])
+def test_a_damaged_archive_is_one_clear_line_wherever_it_breaks(tmp_path, monkeypatch, kind, chunk):
+    monkeypatch.setattr(streams, "CHUNK", chunk)
+    noise = random.Random(0).randbytes(40_000).hex()
+    data = {"": bytes, ".xz": lzma.compress, ".gz": gzip.compress}[kind](tar({"a.txt": noise, "b.txt": noise[::-1]}))
+    path = tmp_path / f"a.tar{kind}"
+    cuts = [data[: len(data) * part // 16] for part in range(1, 16)]
+    spoilt = [data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :] for i in (len(data) // 3, 2 * len(data) // 3)]
+    if not kind:  # nothing in a tar itself tells that a text was changed; headers have a sum
+        second = 512 + 80_384
+        assert data[second : second + 5] == b"b.txt"
+        spoilt = [data[: second + 1] + b"?" + data[second + 2 :], data[: second + 200]]
+    for bad in cuts + spoilt:
+        path.write_bytes(bad)
+        with pytest.raises(UsageError, match=r"a\.tar.* cannot be read: .") as caught:
+            read(path)
+        assert "\n" not in str(caught.value)
 
 
 def test_parquet(tmp_path):
@@ -137,6 +204,16 @@ def test_parquet(tmp_path):
     assert read(path) == DOCUMENTS
     with pytest.raises(UsageError, match="no column 'body'"):
         read(path, field="body")
+    for column in (
+        pyarrow.array(["one", "two"], pyarrow.large_string()),
+        pyarrow.array(["one", "two"]).dictionary_encode(),
+    ):
+        parquet.write_table(pyarrow.table({"text": column}), path)
+        assert read(path) == ["one", "two"]
+    for values, kind in [([1, 2], "int64"), ([b"a"], "binary"), ([["a"]], "list<"), ([{"a": "b"}], "struct<")]:
+        parquet.write_table(pyarrow.table({"text": values}), path)
+        with pytest.raises(UsageError, match=rf"a\.parquet: the column 'text' is {kind}.*, not text: name another"):
+            read(path)
     path.write_bytes(b"PAR1 no")
     with pytest.raises(UsageError, match="cannot be read"):
         read(path)
@@ -144,7 +221,9 @@ def test_parquet(tmp_path):
 
 def test_folders_in_order_and_what_is_passed_over(tmp_path):
     (tmp_path / "b").mkdir()
+    (tmp_path / "b" / ".git").mkdir()
     names = ["b/1.jsonl.xz", "a.txt", ".hidden.txt", "c.txt.gz", "b/notes.md", "news.en-1", "x.json"]
+    names += ["b/.git/packed.txt", "b/.git/objects"]
     for name in names:
         (tmp_path / name).write_text("x")
     found = find([str(tmp_path)])
@@ -159,8 +238,11 @@ def test_folders_in_order_and_what_is_passed_over(tmp_path):
             find([str(tmp_path / name)])
     with pytest.raises(UsageError, match="no such file or folder"):
         find(["nowhere"])
-    with pytest.raises(UsageError, match="only once"):
+    with pytest.raises(UsageError, match="neither a file nor a folder nor a pipe"):
+        find([os.devnull])
+    with pytest.raises(UsageError, match="the standard input can be read only once"):
         find(["-", "-"])
+    assert find([str(tmp_path / "b" / ".git")]).files == [str(tmp_path / "b" / ".git" / "packed.txt")], "the user knows"
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no text"):
         find([str(tmp_path / "empty")])
@@ -177,6 +259,23 @@ def test_standard_input(monkeypatch):
     feed("\n")
     with pytest.raises(UsageError, match="the standard input holds no text"):
         read("-")
+
+
+def test_pipes(tmp_path):
+    """As in --input <(zcat a.gz): what has no ending is read like the standard input."""
+
+    def feed(name: str, data: bytes) -> str:
+        path = tmp_path / name
+        os.mkfifo(path)
+        threading.Thread(target=path.write_bytes, args=(data,), daemon=True).start()
+        assert find([str(path)]) == ([str(path)], [])
+        return str(path)
+
+    assert read(feed("63", "\n".join(DOCUMENTS).encode())) == DOCUMENTS
+    assert read(feed("64", json_lines("body").encode()), field="body") == DOCUMENTS
+    assert read(feed("a.tar.gz", gzip.compress(tar({"a.txt": "one\ntwo"})))) == ["one\ntwo"]
+    with pytest.raises(UsageError, match="63 can be read only once"):
+        find([str(tmp_path / "63")] * 2)
 
 
 @pytest.mark.parametrize("chunk", [3, 1 << 20])
@@ -203,7 +302,9 @@ def test_bad_utf8_is_named_by_file_and_position(tmp_path, monkeypatch, chunk):
             b'{"body": "a"}\n',
             "line 1 has no text in 'text' .it has 'body'.: name the right one with --field",
         ),
-        ("a.jsonl", b'{"text": 3}\n', "no text in 'text'"),
+        ("a.jsonl", b'{"text": 3}\n', "line 1 has a number in 'text', not text"),
+        ("a.jsonl", b'{"text": null}\n', "line 1 has null in 'text', not text"),
+        ("a.jsonl", b'{"text": ["a"]}\n', "line 1 has a list in 'text', not text: name the right one with --field"),
         ("a.jsonl", b"[1]\n", "it is not an object"),
         ("a.jsonl", rb'{"text": "a\ud800"}', "half of a surrogate pair"),
         ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),

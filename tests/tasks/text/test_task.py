@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -66,7 +67,8 @@ def test_validation_is_apart_and_words_come_back(task, documents):
     assert task.validation(5).shape == (5, 16)
     n = len(task.held_out)
     np.testing.assert_array_equal(task.validation(10**6), task.held_out[np.arange(n)])
-    np.testing.assert_array_equal(task.validation(2), task.held_out[np.array([0, n // 2])])
+    np.testing.assert_array_equal(task.validation(3), task.held_out[np.array([0, (n - 1) // 2, n - 1])])
+    np.testing.assert_array_equal(task.validation(1), task.held_out[np.array([0])])
     layout = Layout(16, validation=0.1)
     held_out = [d for d in documents if layout.split_of(d) == "validation"]
     assert "<|endoftext|>".join(task.decode(task.validation(3))).replace("<|endoftext|>", "")  # decodes at all
@@ -92,9 +94,19 @@ def test_quick_evaluation_measures_variety(task, monkeypatch):
     assert found["entropy_data"] == pytest.approx(np.mean(real))
 
 
+def test_damaged_validation_text_is_found_before_training(folder, tmp_path):
+    held_out = shutil.copytree(folder, tmp_path / "set") / "validation-00000.bin"
+    task = Text(data=str(tmp_path / "set"), vocab=300, length=16)
+    task.prepare_evaluation()
+    held_out.write_bytes(bytes([held_out.read_bytes()[0] ^ 1]) + held_out.read_bytes()[1:])
+    with pytest.raises(UsageError, match=r"validation-00000\.bin is damaged"):
+        replace(task).prepare_evaluation()
+
+
 def test_without_validation_there_is_no_reference(words, documents, tmp_path):
     prepare([(None, whole(documents))], words, tmp_path / "set", Layout(16, validation=0))
     task = Text(data=str(tmp_path / "set"), vocab=300, length=16, evaluate_n=4)
+    task.prepare_evaluation()
     found = task.evaluate(Sampler(random_map(vocab=300, length=16), SampleConfig(), task), seed=0)
     assert "entropy_1" in found
     assert not [name for name in found if "data" in name or "distance" in name]

@@ -34,10 +34,14 @@ def test_training_stops_at_its_share_of_text(documents, monkeypatch):
 
 def test_sizes_asked_for():
     assert tokenizers.asked_size("train:8192") == 8192
+    assert tokenizers.asked_size("train:1048576") == 1 << 20
     assert tokenizers.asked_size("gpt2") is None
     for name in ("train:", "train:many", "train:256", "train:-5", "train:²"):
         with pytest.raises(UsageError, match="at least 257"):
             tokenizers.asked_size(name)
+    for size in (1 << 20) + 1, 10**20, "9" * 5000:
+        with pytest.raises(UsageError, match="at most 1048576"):
+            tokenizers.asked_size(f"train:{size}")
 
 
 def test_from_a_file_or_its_folder_uncut_and_unpadded(words, tmp_path):

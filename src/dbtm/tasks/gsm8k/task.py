@@ -12,9 +12,11 @@ import torch
 from dbtm import rng
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
+from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.gsm8k.data import Example, read
 from dbtm.tasks.gsm8k.layout import Layout, Row
 from dbtm.tasks.gsm8k.prepared import TOKENIZER, Prepared
+from dbtm.train.checkpoint import sha256
 
 if TYPE_CHECKING:
     from dbtm.sampling.sampler import Sampler
@@ -111,6 +113,9 @@ class Gsm8k(Task):
                 row = self.layout.rows([problem(key)])[0]
             rows[i] = row
         return [row for row in rows if row is not None]
+
+    def data_sha256(self) -> str:
+        return sha256(self.prepared.folder / MANIFEST) if self.data else ""
 
     # -- problems to solve -----------------------------------------------------------------------------------------
 

@@ -22,7 +22,9 @@ class Borders(NamedTuple):
     @staticmethod
     def of_set(manifest: dict[str, Any]) -> "Borders":
         """Those of a prepared set."""
-        return Borders(manifest["bos"]["id"], manifest["eos"]["id"], manifest["wrap"]["bos_eos_around_block"])
+        return Borders(
+            int(manifest["bos"]["id"]), int(manifest["eos"]["id"]), bool(manifest["wrap"]["bos_eos_around_block"])
+        )
 
     @staticmethod
     def read(path: Path) -> "Borders":

@@ -47,13 +47,11 @@ def detokenize_lm1b(text: str) -> str:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where a corpus is, how its splits are called there, and how the paper prepares it."""
+    """Where a corpus is, how its splits are called there, and how its text is read."""
 
     name: str
     hub: str
     splits: tuple[tuple[str, str], ...]  # (ours, the hub's)
-    tokenizer: str
-    length: int
     revision: str | None = None
     detokenize: Callable[[str], str] | None = None
     documents: Documents = "line"  # in local plain text
@@ -109,8 +107,6 @@ LM1B = Corpus(
     "lm1b",
     "billion-word-benchmark/lm1b",
     (("train", "train"), ("validation", "test")),
-    tokenizer="bert-base-uncased",
-    length=128,
     revision="refs/convert/parquet",  # the main branch is a script, which `datasets` no longer runs
     detokenize=detokenize_lm1b,
     pattern="news.en*",
@@ -120,7 +116,5 @@ OWT = Corpus(
     "owt",
     "Skylion007/openwebtext",
     (("train", "train[:-100000]"), ("validation", "train[-100000:]")),  # it has no split of its own: the field's
-    tokenizer="gpt2",
-    length=1024,
     documents="file",
 )

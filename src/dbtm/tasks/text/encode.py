@@ -1,13 +1,14 @@
 """Documents to tokens in several processes; the results come in the order of the input, however many there are."""
 
+import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +54,7 @@ def encoded(items: Iterable[Item], coding: Coding, workers: int) -> Generator[En
         yield from map(partial(_encode, coding, _tokenizer(coding)), _jobs(items))
         return
     waiting: deque[Future[Encoded]] = deque()
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, (coding,))
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start, (coding,))
     try:
         for job in _jobs(items):
             waiting.append(pool.submit(_encode_here, job))
@@ -105,8 +106,17 @@ _here: tuple[Coding, Tokenizer] | None = None
 def _start(coding: Coding) -> None:
     global _here
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process answers for all
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _here = coding, _tokenizer(coding)
+
+
+def _end_with_parent() -> None:
+    """A process that is killed cannot end its workers, which would wait for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _encode_here(job: list[Item]) -> Encoded:

@@ -16,7 +16,7 @@ from dbtm.errors import UsageError
 from dbtm.tasks.folder import published
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.encode import Coding, Detokenizer, Item, encoded
-from dbtm.tasks.text.shards import DTYPES, FORMAT, MANIFEST, SPLITS, Writer
+from dbtm.tasks.text.shards import DTYPES, FORMAT, MANIFEST, SHARD_TOKENS, SPLITS, Writer
 from dbtm.tasks.text.sources import Piece
 
 SPLIT_BY = 4096  # characters of a document that choose its split: every first piece has them, whatever the file
@@ -37,6 +37,8 @@ class Layout:
         fewest = 3 if self.edges else 1
         if self.length < fewest:
             raise UsageError(f"--length {self.length} is too short: blocks need at least {fewest} tokens")
+        if self.length > SHARD_TOKENS:
+            raise UsageError(f"--length {self.length} is too long: blocks hold at most {SHARD_TOKENS} tokens")
         if not 0 <= self.validation < 1:
             raise UsageError(f"--validation {self.validation} must be a share of the documents, from 0 to below 1")
         if not 0 <= self.seed < 2**63:

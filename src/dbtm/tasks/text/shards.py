@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dbtm.errors import UsageError
+from dbtm.tasks.text.borders import Borders
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -85,6 +86,11 @@ class Writer:
             self.file = None
 
 
+def spread(n: int, among: int) -> np.ndarray:
+    """n rows from all over `among`, the first and the last of them included; all where there are fewer."""
+    return np.linspace(0, among - 1, min(n, among)).astype(np.int64)
+
+
 class Blocks:
     """(N, L) tokens over memory-mapped shards; `blocks[rows]` gives int64 rows."""
 
@@ -107,7 +113,8 @@ class Blocks:
 class Prepared:
     """A prepared set, opened for reading. What is missing, cut short or altered is refused by name.
 
-    To open the training split, which may be large, only reads the sizes of its files; `verify` reads all of them.
+    To open a set compares the sha256 of its tokenizer; of the training split, which may be large, it only reads the
+    sizes of files; `verify` reads all of them.
     """
 
     def __init__(self, folder: str | Path):
@@ -121,7 +128,8 @@ class Prepared:
             self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             form = self.manifest["format"]
             self.length, self.vocab = int(self.manifest["length"]), int(self.manifest["vocab"])
-            self.eos, self.dtype = int(self.manifest["eos"]["id"]), np.dtype(DTYPES[self.manifest["dtype"]])
+            self.borders, self.dtype = Borders.of_set(self.manifest), np.dtype(DTYPES[self.manifest["dtype"]])
+            self.tokenizer = self.manifest["tokenizer"]["file"], self.manifest["tokenizer"]["sha256"]
             self.files = {
                 split: [(s["file"], int(s["blocks"]), s["sha256"]) for s in self.manifest[split]["shards"]]
                 for split in SPLITS
@@ -130,6 +138,7 @@ class Prepared:
             raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
         if form != FORMAT:
             raise UsageError(f"{path} has format {form}, this version reads {FORMAT}: prepare the text again")
+        self._compare(*self.tokenizer)
 
     @cached_property
     def train(self) -> Blocks:
@@ -141,12 +150,16 @@ class Prepared:
         return self._blocks("validation")
 
     def verify(self, *splits: str) -> None:
-        """Compare the sha256 of every shard, of all splits unless some are named."""
+        """Compare the sha256 of the tokenizer and of every shard, of all splits unless some are named."""
+        self._compare(*self.tokenizer)
         for name, _, digest in (shard for split in splits or SPLITS for shard in self.files[split]):
-            path = self._there(name)
-            with open(path, "rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                    raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
+            self._compare(name, digest)
+
+    def _compare(self, name: str, digest: str) -> None:
+        path = self._there(name)
+        with open(path, "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
 
     def _there(self, name: str) -> Path:
         if not (self.folder / name).is_file():

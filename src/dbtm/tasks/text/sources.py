@@ -4,20 +4,21 @@ A document comes in pieces of at most MOST characters, so that memory stays boun
 piece ends before a white space where there is one, which is where tokenizers split words anyway.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal, NamedTuple
 
 from dbtm.errors import UsageError, nearest
-from dbtm.tasks.text.streams import COMPRESSIONS, STDIN, Tick, members_of, text_of
+from dbtm.tasks.text import records
+from dbtm.tasks.text.streams import COMPRESSIONS, STDIN, Tick, called, members_of, read_once, text_of
 
 MOST = 1 << 20
 Documents = Literal["line", "paragraph", "file"]  # what a document is in plain text
 _BOUNDARY = {"line": re.compile(r"\n"), "paragraph": re.compile(r"\n\s*\n"), "file": None}
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".tar": "tar", ".txt": "text"}
+_ARCHIVES = "urlsf_subset*_data.xz"  # OpenWebText's own, tar archives though they do not say so
 
 
 class Piece(NamedTuple):
@@ -39,36 +40,41 @@ def find(inputs: Sequence[str], also: str = "") -> Found:
     out, passed_over = list[str](), list[str]()
     for name in inputs:
         path = Path(name)
-        if name == STDIN or path.is_file():
-            if Path(_uncompressed(name)).suffix == ".json":
+        if name == STDIN or path.is_file() or path.is_fifo():
+            if _ending(name) == ".json":
                 raise UsageError(
                     f"{name}: JSON is read as JSON lines, an object a line: make a .jsonl of it (jq -c .[])"
                 )
             out.append(name)
         elif path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+            inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _hidden(p.relative_to(path))]
             known = [bool(_kind(str(p))) or fnmatch(p.name, also) for p in inside]
             if not any(known):
-                endings = ", ".join(_KINDS)
-                raise UsageError(f"the folder {name} holds no text: no file ends in {endings} (or one of these + .xz)")
+                endings, more = ", ".join(_KINDS), ", ".join(COMPRESSIONS)
+                raise UsageError(f"the folder {name} holds no text: no file ends in {endings} (or these with {more})")
             out += [str(p) for p, read in zip(inside, known) if read]
             passed_over += [str(p) for p, read in zip(inside, known) if not read]
+        elif path.exists():
+            raise UsageError(f"{name} is neither a file nor a folder nor a pipe")
         else:
             raise UsageError(f"no such file or folder: {name}")
-    if out.count(STDIN) > 1:
-        raise UsageError("the standard input, -, can be read only once")
+    for name in filter(read_once, out):
+        if out.count(name) > 1:
+            raise UsageError(f"{called(name)} can be read only once: name it once")
     return Found(out, passed_over)
 
 
 def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "line") -> Iterator[Piece]:
-    """All documents of one file, which is refused if it has none. With `field`, the standard input is JSON lines."""
-    kind = _kind(path) or ("jsonl" if path == STDIN and field else "text")
+    """All documents of one file, which is refused if it has none. With `field`, standard input and pipes whose name
+    does not tell are JSON lines.
+    """
+    kind = _kind(path) or ("jsonl" if field and read_once(path) else "text")
     if kind == "tar":
-        found: Iterable[Piece] = (piece for text in members_of(path, tick) for piece in _split(text, "file"))
+        found = _archived(path, tick, field or "text")
     elif kind == "jsonl":
-        found = whole(_json_lines(path, tick, field or "text"))
+        found = whole(records.json_lines(text_of(path, tick), called(path), field or "text"))
     elif kind == "parquet":
-        found = whole(_parquet(path, tick, field or "text"))
+        found = whole(records.parquet(path, tick, field or "text"))
     else:
         found = _split(text_of(path, tick), documents)
     empty, inside = True, False
@@ -77,7 +83,7 @@ def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "li
             yield piece
             empty, inside = False, not piece.ends
     if empty:
-        raise UsageError(f"{'the standard input' if path == STDIN else path} holds no text: leave it out")
+        raise UsageError(f"{called(path)} holds no text: leave it out")
 
 
 def whole(texts: Iterable[str]) -> Iterator[Piece]:
@@ -90,19 +96,43 @@ def whole(texts: Iterable[str]) -> Iterator[Piece]:
         yield Piece(text, True)
 
 
+def _archived(path: str, tick: Tick, field: str) -> Iterator[Piece]:
+    """The files of a tar archive: JSON lines as such, any other a document of plain text; hidden ones are left out."""
+    for name, text in members_of(path, tick):
+        if _hidden(PurePath(name)):
+            continue
+        kind = _kind(name)
+        if kind in ("parquet", "tar") or PurePath(name).suffix.lower() in (".json", *COMPRESSIONS):
+            raise UsageError(
+                f"{path}: {name} is neither plain text nor JSON lines: unpack the archive and name its folder"
+            )
+        if kind == "jsonl":
+            yield from whole(records.json_lines(text, f"{path}: {name}", field))
+        else:
+            yield from _split(text, "file")
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
 def _kind(path: str) -> str:
     """jsonl, parquet, tar or text by what the name ends in, compression aside; empty where it says nothing."""
-    name = _uncompressed(path)
-    if name != path and name.endswith("_data"):  # urlsf_subset00-1_data.xz: OpenWebText's own archives
+    if fnmatch(PurePath(path).name, _ARCHIVES):
         return "tar"
-    return _KINDS.get(Path(name).suffix, "")
+    return _KINDS.get(_ending(path), "")
 
 
-def _uncompressed(path: str) -> str:
-    """The name without the ending of a compression."""
-    for ending in COMPRESSIONS:
-        path = path.removesuffix(ending)
-    return path
+def _ending(path: str) -> str:
+    """What a name ends in, in small letters and compression aside."""
+    name = PurePath(path.lower())
+    return (name.with_suffix("") if name.suffix in COMPRESSIONS else name).suffix
+
+
+def _hidden(path: PurePath) -> bool:
+    return any(part.startswith(".") and part != ".." for part in path.parts)
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------
 
 
 def _cut(text: str) -> int:
@@ -129,51 +159,3 @@ def _split(chunks: Iterable[str], documents: str) -> Iterator[Piece]:
             yield Piece(rest[:cut], False)
             rest, first = rest[cut:], False
     yield Piece((rest.lstrip() if first else rest).rstrip(), True)
-
-
-def _json_lines(path: str, tick: Tick, field: str) -> Iterator[str]:
-    rest, number = "", 0
-    for chunk in text_of(path, tick):
-        *lines, rest = (rest + chunk).split("\n")
-        for line in lines:
-            number += 1
-            if line.strip():
-                yield _json_text(line, f"{path}, line {number}", field)
-    if rest.strip():
-        yield _json_text(rest, f"{path}, line {number + 1}", field)
-
-
-def _json_text(line: str, where: str, field: str) -> str:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
-        raise UsageError(f"{where} is not JSON that can be read: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get(field), str):
-        has = f"it has {', '.join(map(repr, record))}" if isinstance(record, dict) else "it is not an object"
-        raise UsageError(f"{where} has no text in '{field}' ({has}): name the right one with --field")
-    text: str = record[field]
-    if "\\u" in line and any("\ud800" <= c <= "\udfff" for c in text):
-        raise UsageError(f"{where} has half of a surrogate pair in '{field}': it is not valid Unicode")
-    return text
-
-
-def _parquet(path: str, tick: Tick, field: str) -> Iterator[str]:
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise UsageError(f"{path} needs the package pyarrow: pip install 'dbtm[hf]'") from None
-    try:
-        file = ParquetFile(path)
-        if field not in file.schema_arrow.names:
-            raise UsageError(f"{path} has no column '{field}'{nearest(field, file.schema_arrow.names)} (--field)")
-        groups, size = file.num_row_groups, Path(path).stat().st_size
-        for group in range(groups):
-            for batch in file.iter_batches(1024, row_groups=[group], columns=[field]):
-                yield from (text for text in batch.column(0).to_pylist() if text is not None)
-            tick(size * (group + 1) // groups - size * group // groups)
-    except UsageError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None

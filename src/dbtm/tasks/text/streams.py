@@ -5,7 +5,10 @@ import gzip
 import lzma
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, Protocol, cast
 
@@ -18,24 +21,36 @@ STDIN = "-"
 Tick = Callable[[int], None]  # told how many bytes of the file itself have been read since it was last told
 
 
+def read_once(path: str) -> bool:
+    """The standard input and pipes: what they held is gone when it has been read."""
+    return path == STDIN or Path(path).is_fifo()
+
+
+def called(path: str) -> str:
+    """What messages call a file."""
+    return "the standard input" if path == STDIN else path
+
+
 def text_of(path: str, tick: Tick) -> Iterator[str]:
     """The text of one file, or of the standard input for '-'."""
     if path == STDIN:
-        return decoded(_counted(sys.stdin.buffer, sys.stdin.buffer, None), "the standard input")
+        return decoded(_counted(sys.stdin.buffer, sys.stdin.buffer, None), called(path))
     return decoded(_bytes_of(path, tick), path)
 
 
-def members_of(path: str, tick: Tick) -> Iterator[Iterator[str]]:
-    """The text of every file in a tar archive, compressed or not, in the archive's order."""
-    with _opened(path) as raw:
-        try:
-            with tarfile.open(fileobj=raw, mode="r|*") as archive:
-                for member in archive:
-                    if member.isfile():
-                        stream = cast(IO[bytes], archive.extractfile(member))
-                        yield decoded(_counted(stream, raw, tick), f"{path}: {member.name}")
-        except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
-            raise UsageError(f"{path} cannot be read: {error}") from None
+def members_of(path: str, tick: Tick) -> Iterator[tuple[str, Iterator[str]]]:
+    """Name and text of every file in a tar archive, in the archive's order: each is to be read before the next."""
+    data = _bytes_of(path, tick)
+    with _named(path):
+        with tarfile.open(
+            fileobj=cast(IO[bytes], _Reader(data)), mode="r|*", bufsize=CHUNK, tarinfo=_Member
+        ) as archive:
+            for member in archive:
+                if member.isfile():
+                    stream = cast(IO[bytes], archive.extractfile(member))
+                    chunks = iter(partial(stream.read, CHUNK), b"")
+                    yield member.name, decoded(_guarded(chunks, path), f"{path}: {member.name}")
+        deque(data, maxlen=0)  # to the very end, where compressions have their checksum
 
 
 def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
@@ -59,6 +74,22 @@ def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
 # -- bytes -------------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Damage in one line with the file's name; every compression has exceptions of its own."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def _guarded(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
+    with _named(path):
+        yield from chunks
+
+
 def _opened(path: str) -> BinaryIO:
     try:
         return open(path, "rb")
@@ -68,20 +99,15 @@ def _opened(path: str) -> BinaryIO:
 
 def _bytes_of(path: str, tick: Tick) -> Iterator[bytes]:
     """A file's bytes, decompressed by what its name ends in."""
-    with _opened(path) as raw:
-        kind = Path(path).suffix
-        try:
-            if kind == ".zst":
-                yield from _zstd(raw, path, tick)
-            elif kind in (".xz", ".gz"):
-                with lzma.open(raw) if kind == ".xz" else gzip.open(raw) as stream:
-                    yield from _counted(stream, raw, tick)
-            else:
-                yield from _counted(raw, raw, tick)
-        except UsageError:
-            raise
-        except Exception as error:  # damaged: every compression has exceptions of its own
-            raise UsageError(f"{path} cannot be read: {error}") from None
+    with _named(path), _opened(path) as raw:
+        kind = Path(path).suffix.lower()
+        if kind == ".zst":
+            yield from _zstd(raw, path, tick)
+        elif kind in (".xz", ".gz"):
+            with lzma.open(raw) if kind == ".xz" else gzip.open(raw) as stream:
+                yield from _counted(stream, raw, tick)
+        else:
+            yield from _counted(raw, raw, tick)
 
 
 class _Readable(Protocol):
@@ -89,7 +115,8 @@ class _Readable(Protocol):
 
 
 def _counted(stream: _Readable, raw: IO[bytes], tick: Tick | None) -> Iterator[bytes]:
-    """Chunks of a stream; the progress is that of the file below it."""
+    """Chunks of a stream; the progress is that of the file below it, and a pipe has none."""
+    tick = tick if raw.seekable() else None
     place = raw.tell() if tick else 0
     while chunk := stream.read(CHUNK):
         if tick:
@@ -114,3 +141,30 @@ def _zstd(raw: BinaryIO, path: str, tick: Tick) -> Iterator[bytes]:
             chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame is not None:
         raise UsageError(f"{path} cannot be read: it ends in the middle of its compressed data")
+
+
+# -- tar archives ------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Chunks as a file, read in any size."""
+
+    def __init__(self, chunks: Iterator[bytes]):
+        self.chunks, self.rest = filter(None, chunks), b""
+
+    def read(self, size: int) -> bytes:
+        while len(self.rest) < size and (chunk := next(self.chunks, b"")):
+            self.rest += chunk
+        out, self.rest = self.rest[:size], self.rest[size:]
+        return out
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose header is whole: the library takes a damaged one for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> "_Member":
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(str(error)) from None

@@ -12,7 +12,7 @@ from dbtm import rng
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.text.borders import BORDERS, Borders
-from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared
+from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared, spread
 from dbtm.train.checkpoint import sha256
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Text(Task):
     """Blocks of `length` tokens from the folder that `dbtm data text` wrote; every epoch in an order of its own."""
 
     name = "text"
+    of_evaluation = ("evaluate_n",)
     data: str = ""  # folder of the prepared set
     vocab: int = 8192
     length: int = 128
@@ -78,7 +79,10 @@ class Text(Task):
 
     def source(self) -> dict[str, str]:
         """What the blocks are from: the folder, and the sha256 of its manifest, which has those of all its files."""
-        return {"data": self.data, "sha256": sha256(Path(self.data, MANIFEST))}
+        return {"data": self.data, "sha256": self.data_sha256()}
+
+    def data_sha256(self) -> str:
+        return sha256(Path(self.data, MANIFEST))
 
     def at(self, data: str) -> "Text":
         """The same task where its data lies now; data of another tokenizer is refused."""
@@ -91,8 +95,7 @@ class Text(Task):
 
     def validation(self, n: int) -> np.ndarray:
         """n held-out blocks from all over the split (or all, where there are fewer), (B, L) tokens."""
-        most = len(self.held_out)
-        return self.held_out[np.arange(min(n, most)) * most // max(1, min(n, most))]
+        return self.held_out[spread(n, len(self.held_out))]
 
     def order(self, index: np.ndarray) -> np.ndarray:
         """Blocks for global sample indices: every epoch visits each block once."""
@@ -142,7 +145,7 @@ class Text(Task):
         if carried is not None and carried.is_file():
             return Borders.read(carried)
         if self.data and Path(self.data, MANIFEST).is_file():
-            return Borders.of_set(self.prepared.manifest)
+            return self.prepared.borders
         return Borders(*tokenizers.edges(self.words), around=False)
 
     def files(self) -> dict[str, str]:
@@ -161,6 +164,9 @@ class Text(Task):
     def reference(self) -> dict[str, float]:
         """The measures of as many held-out blocks as are sampled; empty where nothing is held out."""
         return _measures(self.validation(self.evaluate_n)) if len(self.held_out) else {}
+
+    def prepare_evaluation(self) -> None:
+        _ = self.reference
 
     def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
         """Variety of samples at 1 and 4 evaluations: entropy, its distance to held-out text's, distinct-n.

@@ -1,6 +1,7 @@
 """Tokenizers through the `tokenizers` library: by name, from a file, or trained from the input."""
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -14,6 +15,7 @@ from dbtm.errors import UsageError
 FILE = "tokenizer.json"
 END = "<|endoftext|>"  # of the tokenizers that we train
 MOST_TRAINING = 1_000_000_000  # characters that a tokenizer is trained on: more changes nothing but the time it takes
+MOST_SIZE = 1 << 20  # entries that one is trained to have: room for all of them is taken beforehand
 _BYTES = 256
 _ENDS = (END, "</s>", "[SEP]", "<eos>", "[EOS]", "<|end_of_text|>", "<|eot_id|>")
 _BEGINNINGS = ("[CLS]", "<s>", "<bos>", "[BOS]", "<|begin_of_text|>")
@@ -31,10 +33,10 @@ def asked_size(name: str) -> int | None:
     if not name.startswith("train:"):
         return None
     size = name.removeprefix("train:")
-    if not (size.isascii() and size.isdigit() and int(size) > _BYTES):
+    if not (re.fullmatch(r"\d{1,9}", size, re.ASCII) and _BYTES < int(size) <= MOST_SIZE):
         raise UsageError(
-            f"--tokenizer {name}: a trained vocabulary needs at least {_BYTES + 1} entries (all bytes and the end of "
-            "text), as in train:8192"
+            f"--tokenizer {name}: a trained vocabulary has at least {_BYTES + 1} entries (all bytes and the end of "
+            f"text) and at most {MOST_SIZE}, as in train:8192"
         )
     return int(size)
 

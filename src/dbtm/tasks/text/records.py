@@ -1,0 +1,76 @@
+"""Documents out of records, JSON lines and Parquet: the text is in one field of each."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dbtm.errors import UsageError, nearest
+from dbtm.tasks.text.streams import Tick
+
+
+def json_lines(chunks: Iterable[str], name: str, field: str) -> Iterator[str]:
+    """An object a line; blank lines are passed over."""
+    rest, number = "", 0
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split("\n")
+        for line in lines:
+            number += 1
+            if line.strip():
+                yield _json_text(line, f"{name}, line {number}", field)
+    if rest.strip():
+        yield _json_text(rest, f"{name}, line {number + 1}", field)
+
+
+def _json_text(line: str, where: str, field: str) -> str:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise UsageError(f"{where} is not JSON that can be read: {error}") from None
+    if not isinstance(record, dict) or field not in record:
+        has = f"it has {', '.join(map(repr, record))}" if isinstance(record, dict) else "it is not an object"
+        raise UsageError(f"{where} has no text in '{field}' ({has}): name the right one with --field")
+    text = record[field]
+    if not isinstance(text, str):
+        raise UsageError(f"{where} has {_kind(text)} in '{field}', not text: name the right one with --field")
+    if "\\u" in line and any("\ud800" <= c <= "\udfff" for c in text):
+        raise UsageError(f"{where} has half of a surrogate pair in '{field}': it is not valid Unicode")
+    return text
+
+
+def _kind(value: Any) -> str:
+    """What a JSON value that is no text is, in words."""
+    words: dict[type, str] = {dict: "an object", list: "a list", int: "a number", float: "a number"}
+    return words.get(type(value)) or json.dumps(value)  # null, true or false
+
+
+def parquet(path: str, tick: Tick, field: str) -> Iterator[str]:
+    """A record a row; rows without a text are passed over."""
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise UsageError(f"{path} needs the package pyarrow: pip install 'dbtm[hf]'") from None
+    try:
+        file = ParquetFile(path)
+        if field not in file.schema_arrow.names:
+            raise UsageError(f"{path} has no column '{field}'{nearest(field, file.schema_arrow.names)} (--field)")
+        _check_text(path, file.schema_arrow.field(field))
+        groups, size = file.num_row_groups, Path(path).stat().st_size
+        for group in range(groups):
+            for batch in file.iter_batches(1024, row_groups=[group], columns=[field]):
+                yield from (text for text in batch.column(0).to_pylist() if text is not None)
+            tick(size * (group + 1) // groups - size * group // groups)
+    except UsageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def _check_text(path: str, column: Any) -> None:
+    from pyarrow import types
+
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        raise UsageError(f"{path}: the column '{column.name}' is {column.type}, not text: name another with --field")
