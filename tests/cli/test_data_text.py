@@ -296,7 +296,8 @@ def test_a_text_model_is_evaluated_where_its_data_has_moved(command, here):
         code, _, err = command(*words)
         assert code == 2
         assert "name it with --data" in err
-        assert command(*words, "--data", "moved")[0] == 0
+        code, _, err = command(*words, "--data", "moved")
+        assert (code, "warning" in err) == (0, False)
     whole = json.loads((here / "e.json").read_text())
     assert [row["kind"] for row in whole["rows"]] == ["sample", "real", "shuffled"]
     digest = hashlib.sha256((here / "moved" / "manifest.json").read_bytes()).hexdigest()
@@ -305,6 +306,9 @@ def test_a_text_model_is_evaluated_where_its_data_has_moved(command, here):
     origins = [json.loads(line)["origin"] for line in lines if '"real"' in line]
     assert origins == [{"data": "moved", "sha256": digest}]
     assert manifest["validation"]["blocks"]
+    (here / "moved" / "manifest.json").write_text(json.dumps({**manifest, "seed": 77}))  # as if split in another way
+    code, _, err = command("eval", "text", "run", "--nfe", 1, "--n", 2, "--judge", "none", "--data", "moved")
+    assert (code, "warning: run was not trained on moved" in err) == (0, True)
 
 
 def test_data_for_another_recipe_is_refused_in_one_line(command, here):

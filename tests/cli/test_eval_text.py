@@ -52,6 +52,13 @@ def test_the_numbers_are_those_of_a_recount(command, model, judge, tmp_path):
     assert origin["seed"] == 7
 
 
+def test_what_is_the_same_is_drawn_once(command, model, tmp_path):
+    words = ["eval", "text", model, "--nfe", "1,2,3", "--n", 2, "--judge", "none", "--no-references"]
+    assert command(*words, "--scorer", "none", "--json", tmp_path / "e.json")[0] == 0
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    assert row["settings"]["nfe"] == row["nfe"] == 1, "commits without a scorer are one round"
+
+
 @pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.gz"])
 def test_samples_drawn_here_are_judged_elsewhere_with_the_same_numbers(command, model, judge, tmp_path, name):
     """The second command has the file and the judge, and no checkpoint."""
@@ -113,6 +120,7 @@ def test_what_a_file_says_is_printed_as_it_is(command, tmp_path):
         (["MODEL", "--n", "0"], "at least 1"),
         (["MODEL", "--batch", "0"], "at least 1"),
         (["MODEL", "--nfe", "0"], "--nfe 0"),
+        (["MODEL", "--kappa", "-1"], "--kappa -1 must be between 0 and 1"),
         (["MODEL", "--json", "missing/e.json"], "no folder missing"),
         (["MODEL", "--save-samples", "missing/s.jsonl"], "no folder missing"),
         (["MODEL", "--judge", "missing.gguf"], "no file missing.gguf"),

@@ -147,6 +147,7 @@ def test_tokens_can_still_be_given_by_number(sample, text):
         (["--html", "p", "--json", "p"], "--json and --html name the same file p"),
         (["--no-run"], "--no-run is for models that write programs"),
         (["--nfe", "0"], "nfe=0 must be positive"),
+        (["--kappa", "2"], "--kappa 2 must be between 0 and 1"),
         (["--scorer", "quality"], "no quality head"),
     ],
 )

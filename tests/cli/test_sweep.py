@@ -8,7 +8,7 @@ import pytest
 
 from dbtm.evals import draw as drawing
 from dbtm.evals.judges.gguf import GGUFJudge
-from tests.cli.text_model import write_model
+from tests.cli.text_model import Letters, write_model
 from tests.evals.judges import gguf_writer
 
 
@@ -106,8 +106,7 @@ def test_drawn_here_and_judged_there(command, model, judge, tmp_path):
     assert "without a CHECKPOINT nothing is drawn: leave --n, --kappa out" in err
 
 
-def test_the_papers_comparisons(command, model, judge, tmp_path, counted, monkeypatch):
-    monkeypatch.setattr("dbtm.sampling.prior.cholesky_factor", lambda weight: None)  # the same noise for both samplers
+def test_the_papers_comparisons(command, model, judge, tmp_path, counted):
     out = tmp_path / "s"
     code, told, _ = command(
         "sweep", "text", model, "--out", out, *SMALL, "--judge", judge, "--study", "horizon,iterate"
@@ -125,7 +124,37 @@ def test_the_papers_comparisons(command, model, judge, tmp_path, counted, monkey
     assert "non-commit 0.9" in told
     assert "quality" in told
     assert "H = 4" in told, "the studies of before are told again"
-    assert counted["drawn"] - before == 3 + 3, "the checkpoint's own kappa, .9, and confidence were drawn before"
+    assert counted["drawn"] - before == 2 + 3, "one round, the checkpoint's own kappa, .9, and confidence were there"
+
+
+def test_the_real_text_of_a_sweep_stays_and_is_named(command, model, judge, tmp_path, monkeypatch):
+    def text(data, sha256):
+        monkeypatch.setattr(Letters, "source", lambda task: {"data": data, "sha256": sha256}, raising=False)
+
+    words = ["sweep", "text", model, "--out", tmp_path / "s", *SMALL[:4], "--judge", judge]
+    text("here", "1")
+    assert command(*words)[0] == 0
+    text("moved", "1")
+    assert command(*words)[0] == 0
+    assert read(tmp_path / "s")["real_text"] == {"data": "here", "sha256": "1"}
+    text("other", "2")
+    before = (tmp_path / "s" / "plan.json").read_bytes()
+    code, _, err = command(*words, "--study", "noise")
+    assert code == 2
+    assert "compares with other real text, here" in err
+    assert (tmp_path / "s" / "plan.json").read_bytes() == before
+    assert command(*words, "--no-references")[0] == 0
+    assert read(tmp_path / "s")["real_text"]["data"] == "here"
+
+
+def test_a_damaged_folder_is_refused_in_a_line(command, model, judge, tmp_path):
+    out = tmp_path / "s"
+    command("sweep", "text", model, "--out", out, *SMALL[:4], "--judge", judge)
+    (out / "rows.jsonl").write_text('{"a": 1}\n')
+    for words in (["text", "--out", out, "--judge", judge], ["frontier", out, "--out", tmp_path / "f"]):
+        code, _, err = command("sweep", *words)
+        assert code == 2
+        assert "rows.jsonl, line 1 is damaged" in err
 
 
 def test_several_sweeps_in_one_figure(command, model, judge, tmp_path):

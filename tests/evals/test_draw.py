@@ -1,5 +1,7 @@
 """Drawing: settings say all that matters and nothing else, and samples depend on seed and number alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,26 @@ def test_spread_commits_know_no_threshold():
     assert "kappa" not in resolve(sampler(), {"nfe": 4, "scorer": "spread"})
     with pytest.raises(UsageError, match="kappa changes nothing"):
         resolve(sampler(), {"nfe": 4, "scorer": "spread", "kappa": 0.1})
+
+
+def test_held_states_know_no_penalty():
+    held = resolve(sampler(), {"nfe": 4, "commit": False})
+    assert held.keys() == resolve(sampler(), {"nfe": 4}).keys() - {"repetition_penalty"}
+    got = draw(sampler(), held, 5, 0).tokens_BL
+    np.testing.assert_array_equal(got, sampler().sample(5, nfe=4, commit=False, repetition_penalty=0.0).tokens)
+
+
+def test_commits_without_a_scorer_are_one_round():
+    """All scores are 1: no threshold leaves anything to a second round, unless it is above 1."""
+    assert resolve(sampler(), {"nfe": 4, "scorer": "none"}) == resolve(sampler(), {"nfe": 1})
+    trace = sampler().sample(5, nfe=4, scorer="none", kappa=1.0)
+    assert (trace.nfe == 1).all()
+    np.testing.assert_array_equal(trace.tokens, sampler().sample(5, nfe=1).tokens)
+    assert resolve(sampler(), {"nfe": 4, "scorer": "none", "kappa": 1.5})["nfe"] == 4
+    assert resolve(sampler(), {"nfe": 4, "scorer": "none", "commit": False})["nfe"] == 4
+    own = sampler()
+    own.options = replace(own.options, scorer="none")
+    assert resolve(own, {"sampler": "iterate", "nfe": 4})["nfe"] == 4
 
 
 def test_one_round_depends_on_noise_and_temperature_alone():

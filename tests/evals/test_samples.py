@@ -35,6 +35,7 @@ def test_samples_of_other_programs_need_tokens_and_texts_alone(tmp_path, end):
     ("change", "words"),
     [
         ({"kind": "reel"}, "did you mean 'real'"),
+        ({"kind": []}, "is not known"),
         ({"tokens": [[1, 2], [3]]}, "line 1: `tokens` must be"),
         ({"tokens": [[0.5, 2], [3, 4]]}, "`tokens` must be"),
         ({"tokens": []}, "`tokens` must be"),

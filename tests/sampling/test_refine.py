@@ -94,30 +94,49 @@ def test_seed_and_noise_options_matter(sampler):
     assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=2.0, sigma=2.0).tokens)
 
 
-def test_one_evaluation_is_the_argmax_of_the_map(sampler):
-    given = sampler.given(np.zeros((6, L), dtype=np.int64), None)
-    one_step = iterate(sampler.model, given, 1, seed=3).tokens
-    assert np.array_equal(one_step, sampler.sample(6, nfe=1, seed=3).tokens)
+def dense_flow(model, given, step, steps, seed):
+    """Euler steps of the size `step` from the dense x0, given positions clean; with step 1 the map again and again."""
+    x0 = noise(model, keys(given, seed, NOISE, 1)[:, 0], 1.0).dense()
+    clean = given.clean[..., None]
+    given_x = torch.nn.functional.one_hot(given.tokens, V).to(x0.dtype)
+    x = torch.where(clean, given_x, x0)
+    for _ in range(steps):
+        x = torch.where(clean, given_x, (1 - step) * x + step * model(x))
+    return x.argmax(-1).numpy()
 
 
-def test_non_commit_without_scorer_iterates_the_map(sampler):
-    tokens, clean = prompts(6)
+def test_iterating_is_the_dense_map_again_and_again():
+    """T^k of float64, whose first application is the one evaluation of `refine`."""
+    sampler = Sampler(random_map(dropout=0.0).double())
+    tokens, clean = prompts(40)
     given = sampler.given(tokens, clean)
-    want = iterate(sampler.model, given, 3, seed=3).tokens
-    got = sampler.sample(tokens=tokens, clean=clean, nfe=3, seed=3, scorer="none", commit=False).tokens
-    assert np.array_equal(got, want)
+    found = [iterate(sampler.model, given, times, seed=3) for times in (1, 3)]
+    for times, trace in zip((1, 3), found):
+        assert np.array_equal(trace.tokens, dense_flow(sampler.model, given, 1.0, times, 3))
+        assert (trace.nfe == times).all()
+    assert not np.array_equal(found[0].tokens, found[1].tokens)
+    assert np.array_equal(found[0].tokens, sampler.sample(tokens=tokens, clean=clean, nfe=1, seed=3).tokens)
 
 
-def test_integration_takes_euler_steps(sampler):
-    """One step of horizon 1 lands on T(x0); many small steps with given positions held match a direct loop."""
-    tokens, clean = prompts(5)
-    given = sampler.given(tokens, clean)
-    assert np.array_equal(
-        integrate(sampler.model, given, 1, 1.0, seed=2).tokens, iterate(sampler.model, given, 1, seed=2).tokens
-    )
-    fine = integrate(sampler.model, given, 50, 4.0, seed=2)
-    assert (fine.tokens[clean] == tokens[clean]).all()
-    assert (fine.nfe == 50).all()
+def test_iterating_and_refining_start_from_the_same_noise():
+    """Also where the vocabulary is larger than the width, and x0 W is drawn by its factor."""
+    sampler = Sampler(random_map(vocab=40, dropout=0.0).double())
+    assert sampler.prior_and_passes()[0].factor_DD is not None
+    given = sampler.given(np.zeros((20, L), dtype=np.int64), None)
+    assert np.array_equal(iterate(sampler.model, given, 1, seed=3).tokens, sampler.sample(20, nfe=1, seed=3).tokens)
+
+
+def test_integration_takes_euler_steps():
+    """A dense float64 loop; steps of another size than H / N end elsewhere."""
+    model = random_map(dropout=0.0).double()
+    tokens, clean = prompts(40)
+    given = Sampler(model).given(tokens, clean)
+    for steps, horizon in ((6, 1.5), (6, 3.0), (12, 1.5)):
+        trace = integrate(model, given, steps, horizon, seed=2)
+        assert np.array_equal(trace.tokens, dense_flow(model, given, horizon / steps, steps, 2))
+        assert not np.array_equal(trace.tokens, dense_flow(model, given, 1.0, steps, 2))
+        assert (trace.tokens[clean] == tokens[clean]).all()
+        assert (trace.nfe == steps).all()
 
 
 def test_temperature_sampling_is_unbiased():
@@ -143,6 +162,62 @@ def test_repetition_penalty_is_the_papers():
     got, score = propose(logits, 0.0, None, 0.7, counts)
     assert torch.equal(got, p.argmax(-1))
     torch.testing.assert_close(score, p.amax(-1))
+
+
+def test_a_penalised_round_by_hand():
+    """The second round of two: T_j / (1 + n_j)^lambda over what the first has committed, decoded and scored."""
+    model = random_map(dropout=0.0).double()
+    sampler, options = Sampler(model), {"nfe": 2, "kappa": 2.0, "seed": 4, "trace": True}
+    plain, trace = (sampler.sample(20, repetition_penalty=penalty, **options) for penalty in (0.0, 3.0))
+    first = trace.rounds[0]
+    assert np.array_equal(first.tokens, plain.rounds[0].tokens), "nothing is committed before the first round"
+    given = sampler.given(np.zeros((20, L), dtype=np.int64), None)
+    x0 = noise(model, keys(given, 4, NOISE, 2)[:, 1], 1.0).dense()
+    committed = torch.tensor(first.committed)
+    p = model(State(torch.tensor(first.tokens), (~committed).to(x0.dtype), x0)).detach().numpy()
+    n_BV = np.array([np.bincount(row[mask], minlength=V) for row, mask in zip(first.tokens, first.committed)])
+    p = p / (1 + n_BV[:, None, :]) ** 3.0
+    assert np.array_equal(trace.tokens, np.where(first.committed, first.tokens, p.argmax(-1)))
+    np.testing.assert_allclose(trace.rounds[1].score, np.where(first.committed, first.score, p.max(-1)), rtol=1e-6)
+    assert not np.array_equal(trace.tokens, plain.tokens)
+
+
+def test_a_committed_token_keeps_its_score(sampler):
+    tokens, clean = prompts(20)
+    for scorer in ("confidence", "quality", "spread"):
+        trace = sampler.sample(tokens=tokens, clean=clean, nfe=4, scorer=scorer, trace=True)
+        assert (trace.rounds[0].score[clean] == 1).all()
+        for before, after in zip(trace.rounds, trace.rounds[1:]):
+            assert (after.score[before.committed] == before.score[before.committed]).all()
+            assert (after.score[~after.committed] != before.score[~after.committed]).all()
+
+
+def test_held_states_know_no_penalty():
+    """It counts committed tokens: refused where it is asked for, off where it is the checkpoint's own."""
+    sampler = Sampler(random_map(), SampleConfig(repetition_penalty=1.0))
+    assert sampler.with_options().repetition_penalty == 1.0
+    assert sampler.with_options(commit=False).repetition_penalty == 0.0
+    assert sampler.with_options(commit=False, repetition_penalty=0.0).repetition_penalty == 0.0
+    with pytest.raises(UsageError, match="repetition_penalty counts committed tokens"):
+        sampler.with_options(commit=False, repetition_penalty=1.0)
+
+
+def test_a_share_is_held_whatever_it_scores(sampler):
+    """Round r of k holds ceil(r F / k) of F free positions, the best ones, and more where they pass kappa."""
+    tokens, clean = prompts(20)
+    free = (~clean).sum(-1)
+    few, more = (
+        sampler.sample(tokens=tokens, clean=clean, nfe=4, kappa=kappa, commit=False, trace=True).rounds
+        for kappa in (2.0, 0.3)
+    )
+    for r, (state, easy) in enumerate(zip(few, more, strict=True), 1):
+        held = state.committed & ~clean
+        assert held.sum(-1).tolist() == np.ceil(r * free / 4).tolist()
+        for b in range(20):
+            assert state.score[b][held[b]].min() >= state.score[b][~state.committed[b]].max(initial=0)
+        assert (easy.committed.sum(-1) >= np.ceil(r * free / 4) + clean.sum(-1)).all()
+        assert easy.committed[easy.score >= 0.3].all()
+    assert few[-1].committed.all()
 
 
 def test_self_conditioning_reads_the_round_before():

@@ -33,8 +33,7 @@ def backbone(
     figure: Annotated[Path | None, typer.Option(help="Draw them: a .png, .svg or .pdf file.")] = None,
 ) -> None:
     """Time and memory of attention, the delta rule, and the paper's mix of both, as the length grows."""
-    for option, path in (("--json", json_file), ("--figure", figure)):
-        files.check(option, path)
+    files.check_all([("--json", json_file), ("--figure", figure)])
     if figure is not None and figure.suffix not in (".png", ".svg", ".pdf"):
         raise UsageError(f"--figure {figure} must end in .png, .svg or .pdf")
     if min(batch, 1 if repeats is None else repeats) < 1:

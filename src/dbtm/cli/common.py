@@ -40,6 +40,11 @@ def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
         raise UsageError(f"{why}: leave {', '.join('--' + name.replace('_', '-') for name in given)} out")
 
 
+def check_kappa(kappa: float | None) -> None:
+    if kappa is not None and not 0 <= kappa <= 1:
+        raise UsageError(f"--kappa {kappa:g} must be between 0 and 1")
+
+
 def refuse_sigma(sampler: "Sampler | None", sigma: object) -> None:
     """Refuse a scale of the noise that the map would not see."""
     if sampler is not None and sigma is not None and sampler.model.config.input_norm:

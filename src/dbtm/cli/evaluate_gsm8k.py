@@ -59,8 +59,7 @@ def gsm8k(
         common.refuse(context, OF_A_MODEL, "--oracle takes programs and answers from its file")
     if any(value is not None and value < 1 for value in (n, batch, workers)) or seed < 0:
         raise UsageError("--n, --batch and --workers must be at least 1, --seed at least 0")
-    if kappa is not None and not 0 <= kappa <= 1:
-        raise UsageError(f"--kappa {kappa} must be between 0 and 1")
+    common.check_kappa(kappa)
     budgets = common.numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     check_scorer(scorer)
     files.check_all([("--json", json_file), ("--jsonl", jsonl_file)])

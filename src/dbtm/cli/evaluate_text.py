@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import FreshNoise, numbers, progress_bar, refuse, refuse_sigma, show
+from dbtm.cli.common import FreshNoise, check_kappa, numbers, progress_bar, refuse, refuse_sigma, show
 from dbtm.cli.text_table import print_rows, title
 from dbtm.errors import UsageError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dbtm.evals.judges.base import Judge
     from dbtm.evals.samples import SampleSet
     from dbtm.sampling import Sampler
+    from dbtm.tasks.text.task import Text
 
 JUDGE_HELP = "smollm2, a GGUF file, a causal language model of transformers (gpt2-large, a folder), or none."
 Checkpoint = Annotated[str | None, typer.Argument(help="A checkpoint folder, a run, or a model of the package.")]
@@ -65,16 +66,17 @@ def text(
     asked = {"kappa": kappa, "temperature": temperature, "sigma": sigma, "scorer": scorer}
     asked |= {"repetition_penalty": repetition_penalty, "fresh_noise": fresh_noise}
     asked = {name: value for name, value in asked.items() if value is not None}
-    for option, path in (("--json", json_file), ("--save-samples", save_samples)):
-        files.check(option, path)
+    check_kappa(kappa)
+    files.check_all([("--json", json_file), ("--save-samples", save_samples)])
 
     from dbtm.evals.draw import resolve
-    from dbtm.evals.samples import read, write
+    from dbtm.evals.samples import key, read, write
     from dbtm.evals.text import document, measure
 
     sampler = None if checkpoint is None else load_text(checkpoint, device, batch, data)
     refuse_sigma(sampler, sigma)
-    settings = [] if sampler is None else [resolve(sampler, {"nfe": budget, **asked}) for budget in budgets]
+    resolved = [] if sampler is None else [resolve(sampler, {"nfe": budget, **asked}) for budget in budgets]
+    settings = list({key(each): each for each in resolved}.values())
     found = read(samples) if samples is not None else []
     judging = pick_judge(judge, device)
     with progress_bar() as progress:
@@ -107,9 +109,26 @@ def load_text(checkpoint: str, device: str, batch: int | None, data: Path | None
     if data is not None:
         if not isinstance(task, Text):
             raise UsageError("--data is for checkpoints that were trained on prepared text")
-        sampler.task = task.at(str(data))
+        task = sampler.task = task.at(str(data))
+    if isinstance(task, Text):
+        _warn_of_other_data(task, checkpoint)
     sampler.batch = batch or fitting_batch(sampler)
     return sampler
+
+
+def _warn_of_other_data(task: "Text", checkpoint: str) -> None:
+    """Text that a model is compared with should not be text that it has seen."""
+    import json
+
+    from dbtm.loading import find
+    from dbtm.tasks.folder import MANIFEST
+
+    state = find(checkpoint) / "state.json"
+    trained_on = json.loads(state.read_text()).get("data") if state.is_file() else None
+    if trained_on and Path(task.data, MANIFEST).is_file() and trained_on != task.data_sha256():
+        typer.echo(
+            f"warning: {checkpoint} was not trained on {task.data}: it may have seen the text held out there", err=True
+        )
 
 
 def pick_judge(name: str, device: str) -> "Judge | None":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import FreshNoise, progress_bar, refuse_sigma, show
+from dbtm.cli.common import FreshNoise, check_kappa, progress_bar, refuse_sigma, show
 from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
 from dbtm.errors import UsageError
 
@@ -61,6 +61,7 @@ def sample(
         raise UsageError("--n must be at least 1")
     if hole is not None and (infill is None or hole < 1):
         raise UsageError("--hole belongs to --infill" if infill is None else "--hole must be at least 1")
+    check_kappa(kappa)
     files.check_all([("--json", json_file), ("--html", html)])
     from dbtm.loading import load
 

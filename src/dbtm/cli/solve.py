@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
+from dbtm.cli.common import check_kappa
 from dbtm.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -178,8 +179,7 @@ def find_answer(
     """The model's answer to a checked puzzle, or to the built-in one; it is judged by the rules and the clues alone."""
     if nfe < 1:
         raise UsageError(f"--nfe {nfe}: at least 1 network evaluation is needed")
-    if kappa is not None and not 0 <= kappa <= 1:
-        raise UsageError(f"--kappa {kappa:g} must be between 0 and 1")
+    check_kappa(kappa)
     import time
 
     from dbtm.tasks.sudoku.puzzle import parse, violation

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from dbtm.evals.judges.base import Judge
+    from dbtm.evals.samples import SampleSet
     from dbtm.evals.sweep.folder import Plan, SweepFolder
     from dbtm.evals.sweep.studies import Grid
     from dbtm.sampling import Sampler
@@ -71,8 +72,9 @@ def text(
     judging = pick_judge(judge, device)
     with progress_bar() as progress:
         if sampler is not None and checkpoint is not None:
+            compared = _references(folder, sampler, n) if references else []
             plan = _plan(folder, sampler, checkpoint, studies, grid, n, seed)
-            _draw(folder, plan, sampler, references, progress)
+            _draw(folder, plan, sampler, compared, progress)
         if judging is not None:
             _judge(folder, judging, progress)
     if judging is None:
@@ -111,6 +113,15 @@ def _grid(nfe: str, kappa: str, temperature: str, sigma: str | None, penalty: st
 # -- the three stages --------------------------------------------------------------------------------------------------
 
 
+def _references(folder: "SweepFolder", sampler: "Sampler", n: int) -> "list[SampleSet]":
+    """Real and shuffled text; the folder's own, where it has some."""
+    from dbtm.evals.text import references, text_task
+
+    sets = references(text_task(sampler.task), n)
+    folder.refuse_other_text(sets[0].origin)
+    return sets
+
+
 def _plan(
     folder: "SweepFolder", sampler: "Sampler", checkpoint: str, studies: list[str], grid: "Grid", n: int, seed: int
 ) -> "Plan":
@@ -127,17 +138,17 @@ def _plan(
     return folder.extend(origin(sampler, checkpoint, seed), n, cells)
 
 
-def _draw(folder: "SweepFolder", plan: "Plan", sampler: "Sampler", with_references: bool, progress: "Progress") -> None:
-    """Draw what is planned and not there yet."""
+def _draw(
+    folder: "SweepFolder", plan: "Plan", sampler: "Sampler", compared: "list[SampleSet]", progress: "Progress"
+) -> None:
+    """Draw what is planned and not there yet, after what it is compared with."""
     from dbtm.evals.draw import draw
     from dbtm.evals.sweep.folder import identity
-    from dbtm.evals.text import references, text_task
 
     there = folder.drawn()
-    if with_references:
-        for each in references(text_task(sampler.task), plan.n):
-            if identity(each.kind, each.settings) not in there:
-                folder.add_samples(each)
+    for each in compared:
+        if identity(each.kind, each.settings) not in there:
+            folder.add_samples(each)
     wanted = plan.settings()
     bar = progress.add_task("drawing", total=len(wanted) * plan.n)
     for done, settings in enumerate(wanted):
@@ -185,7 +196,7 @@ def _tell(folder: "SweepFolder", judge: "Judge", entropies: list[float]) -> None
         cells = [cell for cell in plan.cells if cell.study == study]
         if cells:
             print_whole(study_table(study, cells, rows))
-    write_json(folder.path / "sweep.json", summary(plan, judge, records, rows))
+    write_json(folder.path / "sweep.json", summary(plan, judge, records, rows, folder.real_text()))
     if found[0].points:
         for path in save(draw(found, judge.name), folder.path / "frontier"):
             print(path)

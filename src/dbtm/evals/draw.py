@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ def resolve(sampler: Sampler, asked: dict[str, Any]) -> dict[str, Any]:
     """The settings that a draw depends on, with the checkpoint's own values for what was not asked for.
 
     `asked["sampler"]` is refine (renoise and remap), iterate (T^k) or integrate (Euler steps along T(x) - x up to
-    `asked["horizon"]`). One round commits everything, so there threshold, scorer and penalty are left out; commits
-    that are spread know no threshold.
+    `asked["horizon"]`). One round commits everything, so there threshold, scorer and penalty are left out, and commits
+    without a scorer are one round; commits that are spread know no threshold, held distributions no penalty.
     """
     kind = asked.get("sampler", "refine")
     options = sampler.with_options(**_without_flow(asked))
+    if kind == "refine" and options.commit and options.scorer == "none" and options.kappa <= 1:
+        options = replace(options, nfe=1)  # all scores are 1
     settings: dict[str, Any] = {"sampler": kind, "nfe": options.nfe, "sigma": options.sigma}
     if kind == "integrate":
         return {**settings, "horizon": float(asked["horizon"])}
@@ -34,7 +37,8 @@ def resolve(sampler: Sampler, asked: dict[str, Any]) -> dict[str, Any]:
     names = ["temperature"]
     if options.nfe > 1:
         names += ["kappa"] if options.threshold is not None else []
-        names += ["scorer", "commit", "repetition_penalty", "fresh_noise"]
+        names += ["repetition_penalty"] if options.commit else []
+        names += ["scorer", "commit", "fresh_noise"]
     return settings | {name: getattr(options, name) for name in names}
 
 
@@ -70,7 +74,8 @@ def _flow(sampler: Sampler, settings: dict[str, Any], n: int, seed: int, progres
         rows = min(sampler.batch, n - first)
         given = sampler.given(np.zeros((rows, sampler.model.config.length), dtype=np.int64), None, first)
         if settings["sampler"] == "iterate":
-            traces.append(iterate(sampler.model, given, settings["nfe"], settings["sigma"], seed))
+            prior, _ = sampler.prior_and_passes()
+            traces.append(iterate(sampler.model, given, settings["nfe"], settings["sigma"], seed, prior))
         elif settings["sampler"] == "integrate":
             horizon = settings["horizon"]
             traces.append(integrate(sampler.model, given, settings["nfe"], horizon, settings["sigma"], seed))

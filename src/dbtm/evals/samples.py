@@ -53,7 +53,7 @@ def key(settings: dict[str, Any]) -> str:
 def from_record(record: dict[str, Any], where: str) -> SampleSet:
     """A set from a line of a file, or a UsageError that says where the line is wrong."""
     kind = record.get("kind", "sample")
-    if kind not in KINDS:
+    if kind not in [*KINDS]:
         raise UsageError(f"{where}: the kind '{kind}' is not known{nearest(str(kind), KINDS)}")
     tokens, texts = record.get("tokens"), record.get("texts")
     try:

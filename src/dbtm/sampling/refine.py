@@ -111,7 +111,7 @@ def refine(
         scorer = options.scorer if trace or r < options.nfe else "none"
         proposed, score = _score(model, passes, trunk, tokens, committed, options, choice_B, scorer)
         tokens = torch.where(committed, tokens, proposed)
-        score = torch.where(now.clean, 1.0, score)
+        score = torch.where(committed, score_BL[active].to(score.dtype), score)
         order = score if by_position is None else by_position.expand_as(score)
         if options.commit:
             committed = commit(order, committed, r, options.nfe, options.kappa)

@@ -1,7 +1,7 @@
 """The sampler a user holds: a map, its defaults, and batches of any number of samples."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import torch
@@ -50,7 +50,10 @@ class Sampler:
         return self._made[2:]
 
     def with_options(self, **changes) -> SampleConfig:
-        """The model's own options with some changed; kappa and penalty, where not given, are tuned for the budget."""
+        """The model's own options with some changed; kappa and penalty, where not given, are tuned for the budget.
+
+        The penalty is one of commits: held distributions know none.
+        """
         values = {f.name: getattr(self.options, f.name) for f in fields(SampleConfig)}
         nfe = changes.get("nfe", self.options.nfe)
         tuned = self.options.tuned(nfe) if isinstance(nfe, int) else {}
@@ -59,6 +62,12 @@ class Sampler:
             raise UsageError("this model has no quality head: use the scorer 'confidence'")
         if options.threshold is None and "kappa" in changes:
             raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
+        if options.repetition_penalty and not options.commit:
+            if "repetition_penalty" in changes:
+                raise UsageError(
+                    "repetition_penalty counts committed tokens, and commit=False commits none: leave it out"
+                )
+            options = replace(options, repetition_penalty=0.0)
         return options
 
     def given(self, tokens: np.ndarray, clean: np.ndarray | None, first: int = 0) -> Given:

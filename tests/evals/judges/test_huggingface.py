@@ -1,9 +1,11 @@
-"""A judge from transformers, where that is installed, against our own Llama with the same weights."""
+"""A judge from transformers against our own Llama with the same weights, and all that must not become a judge."""
 
 import sys
 
 import pytest
+import tokenizers
 import torch
+from safetensors.torch import load_file, save_file
 
 from dbtm.errors import UsageError
 from dbtm.evals.judges import load_judge
@@ -33,7 +35,8 @@ def test_a_folder_is_known_by_its_content(tmp_path):
 @pytest.fixture
 def folder(tmp_path):
     """The tiny Llama of the GGUF tests as a folder of transformers."""
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    import transformers
+
     ours = GGUFJudge(gguf_writer.model_file(tmp_path / "tiny.gguf"), CPU, dtype=torch.float32)
     config = transformers.LlamaConfig(
         vocab_size=len(gguf_writer.TOKENS),
@@ -82,6 +85,69 @@ def test_same_weights_same_scores(folder):
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
-    pytest.importorskip("transformers", reason="transformers is not installed")
     with pytest.raises(UsageError, match="no causal language model"):
         load_judge(str(tmp_path), "cpu")
+
+
+def test_weights_must_all_be_there(folder):
+    """transformers would draw what is missing at random; what is too much is left alone."""
+    path, ours = folder
+    file = path / "model.safetensors"
+    whole = load_file(file)
+    name = "model.layers.0.mlp.up_proj.weight"
+    without = {key: value for key, value in whole.items() if key != name}
+    for wrong, words in (
+        (without, f"not whole: .* {name}$"),
+        (whole | {name: whole[name][:-1].clone()}, f"not whole: .* {name}$"),
+        ({"model.norm.weight": whole["model.norm.weight"]}, r"not whole: .* and \d+ more$"),
+    ):
+        save_file(wrong, file, metadata={"format": "pt"})
+        with pytest.raises(UsageError, match=words):
+            load_judge(str(path), "cpu")
+    save_file(whole | {"model.old.bias": torch.ones(3)}, file, metadata={"format": "pt"})
+    texts = ["the end"]
+    assert load_judge(str(path), "cpu").score(texts).nll_B == pytest.approx(ours.score(texts).nll_B, rel=1e-4)
+
+
+def test_damaged_files_are_refused_in_a_line(folder):
+    path, _ = folder
+    for name, content in (
+        ("model.safetensors", (path / "model.safetensors").read_bytes()[:1000]),
+        ("tokenizer.json", b"{"),
+        ("config.json", b'{"model_type": "nope"}'),
+    ):
+        before = (path / name).read_bytes()
+        (path / name).write_bytes(content)
+        with pytest.raises(UsageError, match="the folder cannot be loaded: ") as refused:
+            load_judge(str(path), "cpu")
+        assert "\n" not in str(refused.value)
+        (path / name).write_bytes(before)
+
+
+def test_a_tokenizer_must_be_there(folder):
+    import transformers
+
+    path, _ = folder
+    empty = tokenizers.Tokenizer(tokenizers.models.BPE())
+    transformers.PreTrainedTokenizerFast(tokenizer_object=empty, eos_token="<|im_end|>").save_pretrained(path)
+    with pytest.raises(UsageError, match="has no tokenizer"):
+        load_judge(str(path), "cpu")
+    for file in path.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(UsageError, match="tokenizer"):
+        load_judge(str(path), "cpu")
+
+
+def test_a_model_that_reads_ahead_is_refused(folder):
+    import transformers
+
+    path, _ = folder
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.BertConfig(vocab_size=len(gguf_writer.TOKENS), max_position_embeddings=48, **sizes)
+    torch.manual_seed(0)
+    transformers.BertForMaskedLM(config).save_pretrained(path)
+    with pytest.raises(UsageError, match="is not causal"):
+        load_judge(str(path), "cpu")
+    config.is_decoder = True
+    config.save_pretrained(path)
+    assert load_judge(str(path), "cpu").context == 48, "the same weights with a causal mask"

@@ -52,3 +52,41 @@ def test_rows_that_do_not_say_who_judged_are_by_nobody_else(tmp_path):
     assert folder.judged({"name": "j", "dtype": "float32"}) == {}
     assert folder.judges() == [{"name": "j"}]
     assert len(folder.judged({"name": "j"})) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": ...}, r"line 2 is damaged \(see kind\)"),
+        ({"kind": []}, "see kind"),
+        ({"settings": ...}, "see settings"),
+        ({"settings": [4]}, "see settings"),
+        ({"judge": ...}, "see judge"),
+        ({"judged_by": "j"}, "see judged_by"),
+        ({"perplexity": ...}, "see perplexity"),
+        ({"entropy": None}, "see entropy"),
+        ({"n": "many", "entropy_low": ...}, "see entropy_low, n"),
+    ],
+)
+def test_a_damaged_row_is_named(tmp_path, change, words):
+    folder, good = SweepFolder(tmp_path), row({"nfe": 1}, None, 1.0)
+    bad = {name: value for name, value in (good | change).items() if value is not ...}
+    journal.append(folder.rows, good)
+    assert len(folder.judged({"name": "j"})) == 1
+    journal.append(folder.rows, bad)
+    for look in (folder.judges, lambda: folder.judged({"name": "j"})):
+        with pytest.raises(UsageError, match=words):
+            look()
+
+
+def test_the_real_text_is_one(tmp_path):
+    folder = SweepFolder(tmp_path)
+    one, moved, other = ({"data": d, "sha256": s} for d, s in (("a", "1"), ("b", "1"), ("c", "2")))
+    folder.add_samples(SampleSet(np.array([[1, 2]]), ["a"], settings={"nfe": 1}))
+    assert folder.real_text() is None
+    folder.refuse_other_text(one)
+    folder.add_samples(SampleSet(np.array([[1, 2]]), ["a"], "real", origin=one))
+    assert folder.real_text() == one
+    folder.refuse_other_text(moved)
+    with pytest.raises(UsageError, match="compares with other real text, a: choose another folder"):
+        folder.refuse_other_text(other)

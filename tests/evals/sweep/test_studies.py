@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from dbtm.evals.draw import resolve
 from dbtm.evals.sweep import studies
 from dbtm.evals.sweep.folder import SweepFolder, identity
-from tests.evals.sweep.cells import ORIGIN, planned, sampler
+from tests.evals.sweep.cells import GRID, ORIGIN, planned, sampler
 
 
 def test_the_grid_is_a_product_less_what_makes_no_difference(tmp_path):
@@ -30,7 +31,7 @@ def test_studies_compare_what_they_say():
     without_head = planned("scorer", own=sampler(quality=False))
     assert {c.column for c in without_head} == {"confidence", "spread", "none"}
     hard = {c.column: c.settings for c in cells["commit"] if c.row == "4"}
-    assert hard["non-commit 0.9"] == hard["commit 0.9"] | {"commit": False}
+    assert hard["commit 0.9"] == hard["non-commit 0.9"] | {"commit": True, "repetition_penalty": 0.0}
     assert len({identity("sample", s) for s in hard.values()}) == 4
     again = {c.column: c.settings for c in cells["noise"] if c.row == "4"}
     assert again["the same"] == again["fresh"] | {"fresh_noise": False}
@@ -47,3 +48,24 @@ def test_a_checkpoint_with_spread_commits_is_swept_with_thresholds_too():
     by_score = {("confidence", 0.5), ("confidence", 0.9)}
     assert commits("frontier") == by_score | {("spread", None)}
     assert commits("commit") == by_score
+
+
+def test_the_commit_study_has_no_penalty_that_one_side_would_not_know():
+    own = sampler()
+    own.options = replace(own.options, repetition_penalty=1.0)
+    settings = [cell.settings for cell in planned("commit", own=own) if cell.row == "4"]
+    assert {(s["commit"], s.get("repetition_penalty")) for s in settings} == {(True, 0.0), (False, None)}
+    assert "without a repetition penalty" in studies.TITLES["commit"]
+
+
+def test_a_checkpoint_that_holds_states_is_swept_without_penalties():
+    own = sampler()
+    own.options = replace(own.options, commit=False)
+    cells = studies.frontier(GRID._replace(repetition_penalty=(0.0, 1.0)), own)
+    assert all("repetition_penalty" not in resolve(own, cell.asked) for cell in cells)
+
+
+def test_commits_without_a_scorer_stand_at_every_budget_and_are_drawn_once():
+    cells = {c.row: c.settings for c in planned("scorer") if c.column == "none"}
+    assert cells.keys() == {"1", "4"}
+    assert cells["4"] == cells["1"]

@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -22,22 +23,7 @@ class HuggingFaceJudge(Judge):
     """`gpt2-large` is the judge of the paper. Float32 as in papers; weights as safetensors, no code of others."""
 
     def __init__(self, name: str, device: torch.device):
-        try:
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-        except ImportError:
-            raise UsageError(
-                f"the judge '{name}' needs the package transformers: pip install transformers (smollm2 and GGUF files "
-                "do without it)"
-            ) from None
-        logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # its retries are told in many lines
-        try:
-            self.tokenizer = AutoTokenizer.from_pretrained(name)
-            model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True)
-        except (OSError, ValueError) as error:
-            said = next(iter(str(error).strip().splitlines()), "no reason given")
-            raise UsageError(
-                f"no causal language model '{name}': it is no folder with one, and the hub says: {said}"
-            ) from None
+        self.tokenizer, model = load(name)
         local = Path(name).is_dir()
         self.name = Path(name).resolve().name if local else name
         revision = getattr(model.config, "_commit_hash", None)  # of the hub
@@ -48,6 +34,8 @@ class HuggingFaceJudge(Judge):
         self.context = min(limit for limit in limits if limit)
         known = self.tokenizer.get_vocab()
         self.ends = frozenset({self.tokenizer.eos_token_id, known.get("<|endoftext|>")} - {None})
+        if self._reads_ahead():
+            raise UsageError(f"the judge '{name}' is not causal: what it says of a token depends on those behind it")
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), **self.weights}
@@ -60,6 +48,48 @@ class HuggingFaceJudge(Judge):
         logits_BLV = self.model(input_ids=ids_BL, use_cache=False).logits
         nll = F.cross_entropy(logits_BLV[:, :-1].flatten(0, 1), ids_BL[:, 1:].flatten(), reduction="none")
         return nll.view(len(ids_BL), -1)
+
+    @torch.inference_mode()
+    def _reads_ahead(self) -> bool:
+        """Whether the scores of a few tokens change with those behind them."""
+        ids_BL = torch.arange(min(16, self.context, len(self.tokenizer)), device=self.device)[None]
+        other_BL, half = ids_BL.clone(), ids_BL.shape[1] // 2
+        other_BL[:, half:] = 0
+        one, other = (self.token_nll(ids)[:, : half - 1] for ids in (ids_BL, other_BL))
+        return not torch.allclose(one, other, rtol=1e-5)
+
+
+def load(name: str) -> tuple[Any, Any]:
+    """Tokenizer and model, or a UsageError; transformers would draw weights that are not there at random.
+
+    Weights that the model has no use for are left alone: files of old versions have some.
+    """
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError:
+        raise UsageError(
+            f"the judge '{name}' needs the package transformers: pip install transformers (smollm2 and GGUF files "
+            "do without it)"
+        ) from None
+    for library in ("huggingface_hub", "transformers"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # retries and reports of many lines
+    options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(name)
+        found: Any = AutoModelForCausalLM.from_pretrained(name, **options)
+    except Exception as error:  # a damaged file has many: OSError, ValueError, RuntimeError, SafetensorError
+        said = shorten(str(error), 240, placeholder=" ...") or type(error).__name__
+        where = "the folder cannot be loaded" if Path(name).is_dir() else "it is no folder with one, and the hub says"
+        raise UsageError(f"no causal language model '{name}': {where}: {said}") from None
+    model, loaded = found
+    other_size = (key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])  # differs by version
+    absent = sorted({*loaded["missing_keys"], *other_size})
+    if absent:
+        told = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
+        raise UsageError(f"the judge '{name}' is not whole: its files lack, or have in another size, {told}")
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise UsageError(f"the judge '{name}' has no tokenizer: its files must stand beside the weights")
+    return tokenizer, model
 
 
 def digest(folder: Path) -> str:

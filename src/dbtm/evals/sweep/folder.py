@@ -18,11 +18,13 @@ from typing import Any
 
 from dbtm import atomic
 from dbtm.errors import UsageError
-from dbtm.evals.samples import SampleSet, from_record, key
+from dbtm.evals.samples import KINDS, SampleSet, from_record, key
 from dbtm.evals.sweep import journal
 
 _SAME_JUDGE = ("name", "dtype", "sha256", "revision")
 _SAME = ("sha256", "seed")  # of the origin: what all sets of a folder have in common
+NUMBERS = ("perplexity", "perplexity_low", "perplexity_high", "entropy", "entropy_low", "entropy_high", "n")
+"""What a row of numbers is made of; null where there is none."""
 
 
 def identity(kind: str, settings: dict[str, Any]) -> str:
@@ -111,6 +113,19 @@ class SweepFolder:
             for number, record in journal.lines(self.samples, cut_short=True):
                 yield from_record(record, f"{self.samples}, line {number}")
 
+    def real_text(self) -> dict[str, Any] | None:
+        """Origin of the real text that samples are compared with; None where there is none."""
+        return next((each.origin for each in self.sets() if each.kind == "real"), None)
+
+    def refuse_other_text(self, origin: dict[str, Any]) -> None:
+        """Samples are compared with one text, which must not change under them."""
+        there = self.real_text()
+        if there is not None and there.get("sha256") != origin.get("sha256"):
+            raise UsageError(
+                f"--out {self.path} compares with other real text, {there.get('data', 'not described')}: choose "
+                "another folder, name that text with --data, or use --no-references"
+            )
+
     def add_samples(self, samples: SampleSet) -> None:
         journal.append(self.samples, samples.record())
 
@@ -129,8 +144,22 @@ class SweepFolder:
 
     def _all_rows(self) -> Iterator[dict[str, Any]]:
         if self.rows.is_file():
-            for _, row in journal.lines(self.rows, cut_short=True):
-                yield {"judged_by": {"name": row["judge"]}, **row}  # once, rows had nothing but the name
+            for number, row in journal.lines(self.rows, cut_short=True):
+                row = {"judged_by": {"name": row.get("judge")}, **row}  # once, rows had nothing but the name
+                _check_row(row, f"{self.rows}, line {number}")
+                yield row
 
     def add_row(self, row: dict[str, Any], judge: dict[str, Any]) -> None:
         journal.append(self.rows, {**row, "judged_by": judge})
+
+
+def _check_row(row: dict[str, Any], where: str) -> None:
+    """Refuse a row that `add_row` cannot have written."""
+    wrong = [name for name in NUMBERS if not isinstance(row.get(name, ""), int | float | None)]
+    wrong += [name for name in ("entropy", "n") if row.get(name, 0) is None]
+    wrong += [name for name in ("settings", "judged_by") if not isinstance(row.get(name), dict)]
+    wrong += [] if row.get("kind") in [*KINDS] else ["kind"]
+    if not wrong and not isinstance(row["judged_by"].get("name"), str):
+        wrong = ["judge"]
+    if wrong:
+        raise UsageError(f"{where} is damaged (see {', '.join(wrong)}): delete the line, and judge again")

@@ -38,13 +38,18 @@ def frontier(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     for values in product(*grid):
         asked = dict(zip(Grid._fields, values, strict=True))
         asked = {name: value for name, value in asked.items() if value is not None}
+        if not sampler.options.commit:
+            del asked["repetition_penalty"]  # which is one of commits
         yield Cell("frontier", str(asked["nfe"]), "", asked | _by_score(sampler))
         if sampler.options.scorer == "spread":
             yield Cell("frontier", str(asked["nfe"]), "", {n: v for n, v in asked.items() if n != "kappa"})
 
 
 def horizon(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """The field that the map implies, integrated up to a horizon, against the map (tab:autonomous-field-horizon)."""
+    """The field that the map implies, integrated up to a horizon, against the map (tab:autonomous-field-horizon).
+
+    The field starts from noise of its own (`sampling.integrate`): of the same law as the map's, but not the same draw.
+    """
     for end in HORIZONS:
         asked = {"sampler": "integrate", "nfe": EULER_STEPS, "horizon": end}
         yield Cell("horizon", f"{EULER_STEPS} Euler steps", f"H = {end:g}", asked)
@@ -66,10 +71,14 @@ def scorer(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
 
 
 def commit(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """Committed against held states at every threshold (the sampling side of tab:commit-vs-noncommit)."""
+    """Committed against held states at every threshold (the sampling side of tab:commit-vs-noncommit).
+
+    Both without a repetition penalty, since held states know none.
+    """
     for nfe, hard, kappa in product(grid.nfe, (True, False), grid.kappa):
         column = f"{'commit' if hard else 'non-commit'} {kappa:g}"
-        yield Cell("commit", str(nfe), column, {"nfe": nfe, "commit": hard, "kappa": kappa} | _by_score(sampler))
+        asked = {"nfe": nfe, "commit": hard, "kappa": kappa, "repetition_penalty": 0.0}
+        yield Cell("commit", str(nfe), column, asked | _by_score(sampler))
 
 
 def _by_score(sampler: Sampler) -> dict[str, str]:
@@ -96,7 +105,7 @@ TITLES = {
     "horizon": "autonomous field over horizons H against the map",
     "iterate": "iterating the map against renoise + remap, by NFE",
     "scorer": "what decides the commits, by NFE",
-    "commit": "committing tokens against holding distributions, by NFE and kappa",
+    "commit": "committing tokens against holding distributions, by NFE and kappa, without a repetition penalty",
     "noise": "fresh noise in every round against the same again, by NFE",
 }
 """Of the studies that are tables; the frontier has its own."""

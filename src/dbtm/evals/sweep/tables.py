@@ -8,7 +8,7 @@ from rich.table import Table
 
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.provenance import made
-from dbtm.evals.sweep.folder import Plan, Planned, identity
+from dbtm.evals.sweep.folder import NUMBERS, Plan, Planned, identity
 from dbtm.evals.sweep.frontier import Point, best_near, frontier, perplexity_at
 from dbtm.evals.sweep.studies import TITLES
 
@@ -84,17 +84,19 @@ def _entry(point: Point, settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"entropy": point.entropy, "perplexity": point.perplexity, "settings": settings[point.row]}
 
 
-def summary(plan: Plan, judge: Judge, records: Sequence[dict[str, Any]], rows: Rows) -> dict[str, Any]:
-    """The whole JSON of a sweep."""
-    names = ("perplexity", "perplexity_low", "perplexity_high", "entropy", "entropy_low", "entropy_high", "n")
+def summary(
+    plan: Plan, judge: Judge, records: Sequence[dict[str, Any]], rows: Rows, real_text: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The whole JSON of a sweep; `real_text` is the origin of what samples are compared with."""
     studies = [
-        {**vars(cell), **{name: row[name] for name in names}}
+        {**vars(cell), **{name: row[name] for name in NUMBERS}}
         for cell in plan.cells
         if cell.study in TITLES and (row := rows.get(identity("sample", cell.settings)))
     ]
     return {
         "judge": judge.describe(),
         "origin": plan.origin,
+        "real_text": real_text,
         "n": plan.n,
         **made(judge.device),
         "frontier": list(records),

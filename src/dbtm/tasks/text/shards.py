@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dbtm.errors import UsageError
+from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.text.borders import Borders
 
-MANIFEST = "manifest.json"
 FORMAT = 1
 SPLITS = ("train", "validation")
 SHARD_TOKENS = 1 << 27
