@@ -14,8 +14,8 @@ from dbtm.errors import UsageError
 from dbtm.kernels import delta_reference
 from dbtm.nn import TransportMap
 from dbtm.nn import delta as module
-from dbtm.nn.delta import DeltaMixer, ShortConvolution, silu, unit
-from dbtm.nn.layers import Attention
+from dbtm.nn.delta import DeltaMixer, silu, unit
+from dbtm.nn.layers import Attention, ShortConvolution
 from dbtm.train import checkpoint
 from dbtm.train.loop import fit
 from tests.conftest import random_map
@@ -50,7 +50,7 @@ def random_mixer(width=16, heads=2) -> DeltaMixer:
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("build", [lambda: silu, lambda: unit, lambda: ShortConvolution(16), random_mixer])
+@pytest.mark.parametrize("build", [lambda: silu, lambda: unit, lambda: ShortConvolution(16, 4, 0.5), random_mixer])
 @pytest.mark.parametrize("L", [1, 5, 70])
 def test_layers(build, L, by_recurrence):
     layer = build()

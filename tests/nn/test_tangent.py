@@ -2,11 +2,22 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dbtm.nn.dit import DiT, Head
-from dbtm.nn.layers import Attention, Dropout, FeedForward, LayerNorm, Linear, gelu, rms_norm, rotary_angles
+from dbtm.nn.layers import (
+    Attention,
+    Dropout,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    ShortConvolution,
+    gelu,
+    rms_norm,
+    rotary_angles,
+)
 from dbtm.simplex.interpolant import State, interpolate
 from tests.conftest import random_map
 
@@ -106,6 +117,16 @@ def test_dropout_uses_one_mask():
     torch.testing.assert_close(y[y != 0], x[y != 0] / 0.6)
 
 
+@pytest.mark.parametrize("taps", [1, 4, 5])
+def test_short_convolution_against_torchs(taps):
+    """One filter a channel, around the position itself; without noise it is the identity."""
+    layer, x = ShortConvolution(6, taps, 0.3, own=1.0), torch.randn(2, 9, 6)
+    padded = F.pad(x.mT, (taps // 2, (taps - 1) // 2))
+    want = F.conv1d(padded, layer.weight.permute(2, 1, 0), groups=6).mT
+    assert relative(layer(x)[0], want) <= 1e-12
+    assert torch.equal(ShortConvolution(6, taps, 0.0, own=1.0)(x)[0], x)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -114,6 +135,7 @@ def test_dropout_uses_one_mask():
         {"softcap": 0.0, "loops": 3},
         {"input_norm": True, "position_axes": (9, 4)},
         {"rotary": False, "dropout": 0.3},
+        {"taps": 5, "softcap": 0.0},
     ],
 )
 def test_whole_map(changes):
@@ -156,7 +178,8 @@ def test_state_in_parts_equals_dense_path():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"dropout": 0.3}, {"backbone": "delta", "dropout": 0.3}, {"loops": 2, "input_norm": True}]
+    "changes",
+    [{}, {"dropout": 0.3}, {"backbone": "delta", "dropout": 0.3}, {"loops": 2, "input_norm": True}, {"taps": 3}],
 )
 def test_asking_for_a_tangent_changes_no_gradient(changes):
     """The tangent rides along: parameters receive the gradient of the value alone."""

@@ -22,6 +22,7 @@ class ModelConfig:
     cond_dim: int = 128  # dimension of adaLN's learned constant
     dropout: float = 0.1  # on the residual branches
     softcap: float = 50.0  # tanh cap on attention logits; 0 is off
+    taps: int = 0  # of a short convolution on attention's queries, keys and values; 0: none
     backbone: Literal["attention", "delta"] = "attention"  # delta: linear time in the length, blocks as in `pattern`
     pattern: str = "gdn,gdn,gdn,attn"  # of the delta backbone, repeated over the depth: delta rule, attention
     loops: int = 1  # how many times the stack of blocks is applied (weight-tied depth)
@@ -39,6 +40,7 @@ class ModelConfig:
     def __post_init__(self):
         positive(self, "length", "width", "depth", "heads", "ffn", "cond_dim", "loops", "embed_std")
         positive(self, "quality_width", "quality_depth", "quality_heads")
+        not_negative(self, "taps")
         if self.vocab < 2:
             raise UsageError(f"model.vocab={self.vocab} must be at least 2")
         if not 0 <= self.dropout < 1:

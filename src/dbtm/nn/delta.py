@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dbtm.kernels.delta import gated_delta
-from dbtm.nn.layers import Around, Dual, Linear, rms_norm
+from dbtm.nn.layers import Around, Dual, Linear, ShortConvolution, rms_norm
 
 Tensors = tuple[Tensor, ...]
 TAPS = 4  # of the short convolutions: two positions before, the position itself, one after
@@ -34,28 +34,6 @@ def unit(x: Tensor, dx: Tensor | None = None, eps: float = 1e-6) -> Dual:
         return y.to(x.dtype), ((dx - y * (y * dx).sum(-1, keepdim=True)) * inverse_norm).to(x.dtype)
 
 
-class ShortConvolution(nn.Module):
-    """A filter of a few taps along the sequence for each channel: linear, so it serves value and tangent alike."""
-
-    def __init__(self, channels: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(TAPS, 1, channels) * TAPS**-0.5)
-
-    def filter(self, x: Tensor) -> Tensor:
-        padded, weight = F.pad(x, (0, 0, TAPS // 2, (TAPS - 1) // 2)), self.weight.to(x.dtype)
-        y = padded[:, : x.shape[1]] * weight[0]
-        for tap in range(1, TAPS):
-            y = torch.addcmul(y, padded[:, tap : tap + x.shape[1]], weight[tap])
-        return y
-
-    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
-        y = self.filter(x)
-        if dx is None:
-            return y, None
-        with torch.no_grad():
-            return y, self.filter(dx)
-
-
 class DeltaMixer(nn.Module):
     """The gated delta rule over the sequence and back, in the place of attention.
 
@@ -75,7 +53,7 @@ class DeltaMixer(nn.Module):
         super().__init__()
         self.heads = heads
         self.qkv = Linear(width, 3 * width)
-        self.convolution = ShortConvolution(3 * width)
+        self.convolution = ShortConvolution(3 * width, TAPS, TAPS**-0.5)
         self.gate = Linear(width, width)
         self.rates = Linear(width, 2 * heads)
         step = torch.exp(torch.empty(heads).uniform_(-7.0, -2.3))  # decay rates spread from 0.001 to 16 x 0.1

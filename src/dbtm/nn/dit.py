@@ -83,6 +83,7 @@ class DiT(nn.Module):
         gate_init: float = 0.0,
         loops: int = 1,
         mixers: tuple[str, ...] = (),
+        taps: int = 0,
     ):
         """`mixers` names the blocks' mixers, attn or gdn; attention everywhere unless it is given."""
         super().__init__()
@@ -90,7 +91,7 @@ class DiT(nn.Module):
         self.constant = nn.Parameter(torch.randn(cond_dim) * cond_dim**-0.5)
         self.blocks = nn.ModuleList(
             Block(
-                DeltaMixer(width, heads) if mixer == "gdn" else Attention(width, heads, softcap),
+                DeltaMixer(width, heads) if mixer == "gdn" else Attention(width, heads, softcap, taps),
                 width,
                 ffn,
                 cond_dim,

@@ -176,13 +176,46 @@ def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
     return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
 
 
-class Attention(nn.Module):
-    """Bidirectional multi-head self-attention with rotary positions and an optional tanh softcap on its logits."""
+class ShortConvolution(nn.Module):
+    """A filter of a few taps along the sequence for each channel: linear, so it serves value and tangent alike.
 
-    def __init__(self, width: int, heads: int, softcap: float = 0.0):
+    It starts as noise around `own` times the position itself, the tap number taps // 2.
+    """
+
+    def __init__(self, channels: int, taps: int, noise: float, own: float = 0.0):
+        super().__init__()
+        weight = torch.randn(taps, 1, channels) * noise
+        weight[taps // 2] += own
+        self.weight = nn.Parameter(weight)
+
+    def filter(self, x: Tensor) -> Tensor:
+        taps, length = len(self.weight), x.shape[1]
+        padded, weight = F.pad(x, (0, 0, taps // 2, (taps - 1) // 2)), self.weight.to(x.dtype)
+        y = padded[:, :length] * weight[0]
+        for tap in range(1, taps):
+            y = torch.addcmul(y, padded[:, tap : tap + length], weight[tap])
+        return y
+
+    def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
+        y = self.filter(x)
+        if dx is None:
+            return y, None
+        with torch.no_grad():
+            return y, self.filter(dx)
+
+
+class Attention(nn.Module):
+    """Bidirectional multi-head self-attention with rotary positions and an optional tanh softcap on its logits.
+
+    With `taps`, queries, keys and values also see their neighbours, through a short convolution: what a token stands
+    next to is then known in the same layer and need not be gathered in the one before.
+    """
+
+    def __init__(self, width: int, heads: int, softcap: float = 0.0, taps: int = 0):
         super().__init__()
         self.heads, self.softcap = heads, softcap
         self.qkv = Linear(width, 3 * width)
+        self.convolution = ShortConvolution(3 * width, taps, 0.2, own=1.0) if taps else None
         self.out = Linear(width, width, gain=0.1)  # small: a block starts near the identity
 
     def heads_of(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -203,6 +236,8 @@ class Attention(nn.Module):
         around: Around = Around(),
     ) -> Dual:
         qkv, dqkv = self.qkv(x, dx, around._replace(gate=None))
+        if self.convolution is not None:
+            qkv, dqkv = self.convolution(qkv, dqkv)
         tangents = None
         if dqkv is not None:
             with torch.no_grad():

@@ -46,6 +46,7 @@ class TransportMap(nn.Module):
             config.gate_init,
             config.loops,
             config.mixers,
+            config.taps,
         )
         self.head = Head(config.width, config.vocab)
         self.quality = (
