@@ -60,7 +60,6 @@ def test_changing_the_task_carries_over_to_the_model():
         ("model.vocab=9", "do not fit the task 'markov'"),
         ("sample.scorer=quality", "needs the quality head"),
         ("optim.warmup=100000", "longer than the run"),
-        ("loss.transport_start=10000000", "past the end of the run"),
         ("distill.weight=1", "past the end of the run"),
         ("loss.boundary_fraction=0", "must be positive"),
         ("optim.betas=[0.9]", "must have 2 entries"),

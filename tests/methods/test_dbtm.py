@@ -128,20 +128,6 @@ def test_the_step_is_the_papers(monkeypatch, small, fraction):
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-7, atol=1e-10, msg=name)
 
 
-def test_transport_may_start_later():
-    """Until then the step is that without it, and computes no tangent; from then on the usual one."""
-    late, never, always = (build(loss=LossConfig(**each)) for each in ({"transport_start": 3}, {"transport": 0}, {}))
-    for step, same in ((2, never), (3, always)):
-        batch = replace(examples(), step=step)
-        terms = [backward(method, batch) for method in (late, same)]
-        assert terms[0].keys() == terms[1].keys()
-        assert ("transport" in terms[0]) == (step == 3)
-        gradients = [[p.grad for p in method.model.parameters()] for method in (late, same)]
-        assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
-        late.model.zero_grad()
-    assert [late.phase(step)[0] for step in (2, 3)] == [0, 1]
-
-
 def test_semigroup_term_iterates_the_map_and_holds_the_context():
     method = build(loss=LossConfig(semigroup=2.0, semigroup_depths=(1, 3)))
     batch = examples()

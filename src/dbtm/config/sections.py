@@ -107,7 +107,6 @@ class LossConfig:
     positive_weight: float = 1.0  # of right tokens in the quality head's cross-entropy
     semigroup_depths: tuple[int, ...] = (4,)  # K of loss:semigroup
     semigroup_start: int = 0  # first step with the semigroup loss
-    transport_start: int = 0  # first step with the transport loss
 
     def __post_init__(self):
         not_negative(self, "transport", "boundary", "anchor", "semigroup", "quality", "r", "endpoint_r")
@@ -296,13 +295,10 @@ class RunConfig:
                 "train.graph=true cannot record steps that wait for the CPU: ril.fresh_noise=true needs "
                 "path.coupling=independent, or train.graph=false"
             )
-        starts = (
-            ("loss.transport_start", self.loss.transport, self.loss.transport_start),
-            ("distill.start", self.distill.weight, self.distill.start),
-        )
-        for name, weight, start in starts:
-            if weight and start >= self.train.steps:
-                raise UsageError(f"{name}={start} is past the end of the run, train.steps={self.train.steps}")
+        if self.distill.weight and self.distill.start >= self.train.steps:
+            raise UsageError(
+                f"distill.start={self.distill.start} is past the end of the run, train.steps={self.train.steps}"
+            )
 
     def sampling(self) -> SampleConfig:
         """The sampler's options with the prior's scale filled in."""

@@ -65,16 +65,12 @@ class DBTM:
     # -- the step --------------------------------------------------------------------------------------------------
 
     def phase(self, step: int) -> tuple[int, ...]:
-        """Whether transport, semigroup, refinement in the loop and self-distillation are on, the last as the number of
-        its teacher, whose folded constants are other tensors than those of the teacher before.
+        """Whether semigroup, refinement in the loop and self-distillation are on, the last as the number of its
+        teacher, whose folded constants are other tensors than those of the teacher before.
         """
         loss, ril, distill = self.config.loss, self.config.ril, self.config.distill
         teacher = bool(distill.weight) * max(0, (step - distill.start) // distill.refresh + 1)
-        starts = (
-            (loss.transport, loss.transport_start),
-            (loss.semigroup, loss.semigroup_start),
-            (ril.weight, ril.start),
-        )
+        starts = ((loss.semigroup, loss.semigroup_start), (ril.weight, ril.start))
         return *(int(bool(weight) and step >= start) for weight, start in starts), teacher
 
     def parts(self, examples: Examples) -> Iterator[Part]:
@@ -83,14 +79,12 @@ class DBTM:
         x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
         to the embedding when the last of them has been backpropagated.
         """
-        transport, semigroup, ril, distill = self.phase(examples.step)
+        semigroup, ril, distill = self.phase(examples.step)
         noise = self.draw_noise(examples)
         shared_BLD = self.model.embed_noise(noise)
         noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
         state, t_BL = self.draw_state(examples, noise)
-        if not transport:
-            state = State(state.tokens, state.alpha, state.noise)  # no rate: no tangent is computed
-        yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(transport), bool(semigroup))
+        yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
         if ril:
             for k in self.config.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
@@ -157,7 +151,7 @@ class DBTM:
         return HeadLosses(loss, *(read.view_as(tokens) for read in reads))
 
     def interpolant_parts(
-        self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples, transport: bool, semigroup: bool
+        self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples, semigroup: bool
     ) -> Iterator[Part]:
         """Everything that reads the map at I_t (transport, anchor, semigroup, quality), and the boundary CE(T(x1), x1),
         each on its fraction of the examples. A few boundary rows ride in the same batch, where they carry a tangent of
@@ -169,12 +163,14 @@ class DBTM:
         if m > RIDING * n:
             yield self.boundary_part(state.rows(slice(0, m)), noise_BLD[:m], edge)
             m = 0
+        if not weights.transport:
+            state = State(state.tokens, state.alpha, state.noise)  # no rate: no tangent is computed
         now, t_BL = state.rows(slice(0, n)), t_BL[:n]
         both = now.joined(state.rows(slice(0, m)).at_data())
         free, target, inside = ~now.clean, ~some.prompt, ~edge.prompt[:m]
         anchored = free & (t_BL > self.t_anchor)
         at_free, at_data = _one_over(target), _one_over(inside)
-        alpha = torch.cat((weights.transport * transport * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
+        alpha = torch.cat((weights.transport * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
         beta = torch.cat((weights.anchor * at_free * anchored, weights.boundary * at_data * inside))
         rows = self.rows(torch.cat((free, inside)))
         trunk, dtrunk = self.model.hidden(*self.model.embed(both, torch.cat((noise_BLD[:n], noise_BLD[:m]))))
@@ -182,7 +178,7 @@ class DBTM:
         terms = {}
         if weights.anchor:
             terms["anchor"] = losses.total(read.endpoint[:n] * anchored, target)
-        if transport:
+        if weights.transport:
             terms["transport"] = losses.total(read.transport[:n] * free, target)
         if m:
             terms["boundary"] = losses.total(read.endpoint[n:] * inside, inside)
