@@ -22,13 +22,13 @@ def check_out(out: Path, force: bool) -> None:
         raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not _is_prepared(out):
+    if not is_prepared(out):
         raise UsageError(f"--out {out} exists and is not prepared text or problems: choose another name")
     if not force:
         raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
 
 
-def _is_prepared(folder: Path) -> bool:
+def is_prepared(folder: Path) -> bool:
     """A checkpoint, for one, has a manifest too, but not with these sizes."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))

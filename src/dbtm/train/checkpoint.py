@@ -29,6 +29,7 @@ from safetensors.torch import load_file, save_file
 
 from dbtm import atomic
 from dbtm.errors import UsageError
+from dbtm.tasks.folder import is_prepared
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8,})")
@@ -87,9 +88,11 @@ def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
         manifest = json.loads(path.read_text())
     except json.JSONDecodeError:
         raise UsageError(f"{path} is damaged: it is not JSON") from None
-    if isinstance(manifest, dict) and {"vocab", "length"} <= manifest.keys():
-        raise UsageError(f"{folder} is prepared data, not a checkpoint: train on it, dbtm train RECIPE --data {folder}")
     if not isinstance(manifest, dict) or not set(names) <= manifest.keys():
+        if is_prepared(folder):
+            raise UsageError(
+                f"{folder} is prepared data, not a checkpoint: train on it, dbtm train RECIPE --data {folder}"
+            )
         raise UsageError(f"{path} is damaged: it does not list the files of a checkpoint")
     return manifest
 

@@ -10,9 +10,12 @@ import sys
 import tarfile
 import threading
 
+import pyarrow
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from dbtm.errors import UsageError
 from dbtm.tasks.text import sources, streams
@@ -45,7 +48,6 @@ def compressed(request, tmp_path):
         path = tmp_path / (name + request.param)
         data = text.encode() if isinstance(text, str) else text
         if request.param == ".zst":
-            zstandard = pytest.importorskip("zstandard")
             half = len(data) // 2  # two frames, as `cat a.zst b.zst` gives
             pack = zstandard.ZstdCompressor().compress
             path.write_bytes(pack(data[:half]) + pack(data[half:]))
@@ -196,8 +198,6 @@ def test_a_damaged_archive_is_one_clear_line_wherever_it_breaks(tmp_path, monkey
 
 
 def test_parquet(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
 
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": [*DOCUMENTS, None], "n": [1, 2, 3, 4]}), path, row_group_size=2)
@@ -330,7 +330,6 @@ def test_zstd(tmp_path, monkeypatch):
         patch.setitem(sys.modules, "zstandard", None)
         with pytest.raises(UsageError, match=r"pip install 'dbtm\[zstd\]'"):
             read(path)
-    zstandard = pytest.importorskip("zstandard")
     path.write_bytes(zstandard.ZstdCompressor().compress(b"hello " * 99)[:-9])
     with pytest.raises(UsageError, match="in the middle of its compressed data"):
         read(path)
