@@ -262,11 +262,11 @@ def programs() -> str:
     training, data = ours["training"], ours["data"]
     lines += [
         "",
-        f"`gsm-small`: {training['parameters'] / 1e6:.0f}M parameters, no transport term, {training['seconds'] / 60:.1f} "
-        f"minutes of one {training['hardware']} ({training['steps']:,} steps of {training['batch']}), on "
-        f"{data['originals']:,} problems with programs and their renumbered copies ({data['examples']:,} examples in "
-        f"all), and as many synthetic ones as it drew ({data['synthetic']:.0%} of a batch). Paper: about 165M "
-        "parameters, 250,000 steps of 512, on TinyGSM.",
+        f"`gsm-small`: {training['parameters'] / 1e6:.0f}M parameters, no transport term, "
+        f"{training['seconds'] / 60:.1f} minutes of one {training['hardware']} ({training['steps']:,} steps of "
+        f"{training['batch']}), on {data['originals']:,} problems with programs and their renumbered copies "
+        f"({data['examples']:,} examples in all), and as many synthetic ones as it drew ({data['synthetic']:.0%} of a "
+        "batch). Paper: about 165M parameters, 250,000 steps of 512, on TinyGSM.",
     ]
     return "\n".join(lines)
 
