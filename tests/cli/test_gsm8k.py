@@ -114,8 +114,23 @@ def test_data_counts_what_is_no_program(command, prepared, tmp_path):
     assert manifest["sources"][0]["not_programs"] == 2
     code, _, err = command(*words, lines(tmp_path / "b.jsonl", [bad]), "--out", tmp_path / "none")
     assert code == 2
-    assert "none of the 1 examples is a Python program" in err
+    assert "none of the 1 examples gives a Python program" in err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("plain", [[], ["--plain"]])
+def test_data_makes_programs_of_gsm8ks_own_solutions(command, prepared, tmp_path, plain):
+    solved = {"question": "Half of 48?", "answer": "It is 48/2 = <<48/2=24>>24.\n#### 24"}
+    unsaid = {"question": "Half of 48?", "answer": "It is 24.\n#### 24"}
+    words = ["data", "gsm8k", "--tokenizer", prepared / "tokenizer.json", "--length", LENGTH, *plain]
+    code, out, _ = command(*words, lines(tmp_path / "a.jsonl", [solved, unsaid]), "--out", tmp_path / "set")
+    assert code == 0
+    assert "1 examples" in out
+    assert "1 that are no programs left out" in out
+    row = Prepared(tmp_path / "set").row(0)
+    step = "48 / 2" if plain else "48/2"
+    text = Layout(load(tmp_path / "set"), LENGTH).text(np.array(row.tokens))
+    assert text == f"Half of 48?\ndef simple_math_problem():\n    s1 = {step}\n    return s1"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def gsm8k(
     out: Annotated[Path, typer.Option(help="Folder to write: tokens, tokenizer.json, manifest.json.")],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="JSON lines or Parquet with question and code.", metavar="[FILE]..."),
+        typer.Argument(help="JSON lines or Parquet with question and code, or GSM8K's.", metavar="[FILE]..."),
     ] = None,
     hub: Annotated[str | None, typer.Option(help="A data set of the Hugging Face hub, as TinyGSM/TinyGSM.")] = None,
     synthetic: Annotated[int, typer.Option(help="Write so many synthetic problems too.")] = 0,
@@ -98,7 +98,8 @@ def _sources(
     from dbtm.train.checkpoint import sha256
 
     def source(about: dict[str, Any], found: "Iterator[Example]", renumber: int) -> Source:
-        examples: Iterator[Example | None] = map(print_anew, found) if plain else found
+        programs: Iterator[Example | None] = (example if example.code else None for example in found)
+        examples = (example and print_anew(example) for example in programs) if plain else programs
         return Source(about, _with_copies(examples, renumber, seed) if renumber else examples)
 
     for path in files:

@@ -106,7 +106,7 @@ def test_what_is_no_program_is_left_out_and_counted(tmp_path, examples, tokenize
     assert (manifest["examples"], manifest["not_programs"], manifest["too_long"]) == (3, 2, 0)
     assert [source["not_programs"] for source in manifest["sources"]] == [2, 0]
     assert seen == [3, 5]
-    with pytest.raises(UsageError, match="none of the 2 examples is a Python program"):
+    with pytest.raises(UsageError, match="none of the 2 examples gives a Python program"):
         write(tmp_path / "none", tokenizer, LENGTH, [Source({}, [None, None])])
 
 

@@ -1,7 +1,8 @@
 """Problems from files: JSON lines, Parquet, or a data set of the Hugging Face hub (TinyGSM), streamed.
 
 A record has `question`, and `code` (a program) or `answer` (a number, or a worked solution that ends in `#### 18`), as
-in GSM8K and TinyGSM; other fields are passed over.
+in GSM8K and TinyGSM; other fields are passed over. Where a program is wanted and there is none, a worked solution gives
+it.
 """
 
 import json
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dbtm.errors import UsageError
-from dbtm.tasks.gsm8k.answers import gold
+from dbtm.tasks.gsm8k.annotations import program
+from dbtm.tasks.gsm8k.answers import MARK, gold
 
 
 class Example(NamedTuple):
-    """A problem in words, the program that solves it, and the answer."""
+    """A problem in words, the program that solves it ("" where a worked solution does not give one), and the answer."""
 
     question: str
     code: str
@@ -55,6 +57,9 @@ def hub(name: str, *wanted: str) -> Iterator[Example]:
 def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
     if not isinstance(record, dict):
         raise UsageError(f"{where} is not an object with {' and '.join(wanted)}")
+    solution, worked = record.get("answer"), False
+    if "code" in wanted and "code" not in record and isinstance(solution, str) and MARK in solution:
+        record, worked = {**record, "code": program(solution) or ""}, True
     for field in wanted:
         if field not in record:
             raise UsageError(f"{where} has no '{field}' (it has {', '.join(map(repr, record)) or 'nothing'})")
@@ -63,7 +68,7 @@ def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
         if not isinstance(text, str) or any("\ud800" <= c <= "\udfff" for c in text):
             raise UsageError(f"{where}: '{field}' must be a text in valid Unicode")
         # A program without its question is there to be judged: an empty one fails, and is no mistake of the file.
-        if field in wanted and "question" in wanted and not text.strip():
+        if field in wanted and "question" in wanted and not text.strip() and not (worked and field == "code"):
             raise UsageError(f"{where}: '{field}' is empty")
     answer = gold(record.get("answer"))
     if answer is None and "answer" in wanted:

@@ -105,7 +105,9 @@ def _write_tokens(
     if not prompts and left_out["too_long"]:
         raise UsageError(f"no example fits {layout.length} tokens: give a larger --length")
     if not prompts:
-        raise UsageError(f"none of the {read} examples is a Python program: mend their code, or leave --plain out")
+        raise UsageError(
+            f"none of the {read} examples gives a Python program: mend their code, or the steps of their solutions"
+        )
     np.asarray(starts, "<i8").tofile(folder / "starts.bin")
     np.asarray(prompts, "<u2").tofile(folder / "prompts.bin")
     return {"examples": len(prompts), **left_out, "tokens": starts[-1], "sources": told}
