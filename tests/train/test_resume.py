@@ -141,6 +141,20 @@ def test_how_a_run_is_judged_may_change(tmp_path, monkeypatch):
     assert Trainer(other, tmp_path / "run", resume=True).config.task.seed == 5
 
 
+def test_the_best_is_the_best_by_one_measure(tmp_path, monkeypatch):
+    """A score counts against those that were measured alike."""
+    scores = iter([0.9, 0.5, 0.4, 0.6])
+    monkeypatch.setattr(Markov, "evaluate", lambda *_: {"score": next(scores)})
+    monkeypatch.setattr(Markov, "of_evaluation", ("seed",))
+    config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
+    seen = []
+    for seed, steps in [(0, 2), (0, 3), (5, 4), (5, 5)]:
+        longer = replace(config, task=replace(config.task, seed=seed), train=replace(config.train, steps=steps))
+        fit(longer, tmp_path, resume=steps > 2)
+        seen.append(checkpoint.best(tmp_path)["score"])
+    assert seen == [0.9, 0.9, 0.4, 0.6]
+
+
 def test_data_may_move_but_not_change(tmp_path):
     """What counts is what they hold; checkpoints from before this was written down go by the path."""
     tokens = np.arange(60).reshape(10, 6) % 5

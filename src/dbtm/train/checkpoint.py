@@ -139,14 +139,14 @@ def latest(run: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def set_best(run: Path, folder: Path, score: float) -> None:
-    """Remember a checkpoint as the run's best."""
-    text = json.dumps({"checkpoint": folder.name, "score": score}) + "\n"
+def set_best(run: Path, folder: Path, score: float, measured: dict[str, Any]) -> None:
+    """Remember a checkpoint as the run's best, by a score that was measured in this way."""
+    text = json.dumps({"checkpoint": folder.name, "score": score, "measured": measured}) + "\n"
     atomic.write_bytes(run / "best.json", text.encode())
 
 
 def best(run: Path) -> dict[str, Any] | None:
-    """{'checkpoint': name, 'score': number} of the run's best, where one is known."""
+    """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, where one is known."""
     path = run / "best.json"
     try:
         return json.loads(path.read_text()) if path.is_file() else None

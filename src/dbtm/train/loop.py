@@ -245,9 +245,12 @@ class Trainer:
             return
         metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})
         metrics.say(f"step {self.step}  " + "  ".join(f"{k} {v:.4f}" for k, v in values.items() if k != "score"))
-        best = checkpoint.best(self.out)
+        best, task = checkpoint.best(self.out), self.config.task
+        measured = {name: getattr(task, name) for name in task.of_evaluation}
+        if best is not None and best.get("measured", measured) != measured:
+            best = None  # the score of a run that was judged in another way, before it was resumed
         if "score" in values and (best is None or values["score"] > best["score"]):
-            checkpoint.set_best(self.out, self._folder(), values["score"])
+            checkpoint.set_best(self.out, self._folder(), values["score"], measured)
             checkpoint.prune(self.out, self.config.train.keep)  # the one that was best before
 
     def _folder(self) -> Path:
