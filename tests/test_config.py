@@ -76,6 +76,13 @@ def test_a_mistake_is_one_line_that_names_it(assignment, message):
     assert "\n" not in str(caught.value)
 
 
+def test_distillation_knows_no_self_conditioning():
+    settings = ["distill.weight=1", "distill.start=0"]
+    assert override(recipe("markov"), settings).distill.weight == 1
+    with pytest.raises(UsageError, match=r"model\.self_condition=true has no part in self-distillation"):
+        override(recipe("markov"), [*settings, "model.self_condition=true"])
+
+
 def test_strict_json():
     values = json.loads(dumps(recipe("simplex")))
     with pytest.raises(UsageError, match=r"unknown key 'model\.colour'"):

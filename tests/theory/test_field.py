@@ -13,7 +13,6 @@ from dbtm.theory.field import (
     autonomous_field_at_offset,
     denoiser,
     endpoint_form,
-    log_marginal,
     log_occupation,
     time_dependent_field,
     vertex_currents,
@@ -45,6 +44,14 @@ def test_field_is_the_conditional_mean_of_the_interpolant_velocity(sigma: float,
     assert len(sample) > 5000
     # Averaging over the disc adds a bias of order radius^2.
     assert np.all(np.abs(sample.mean(axis=0) - autonomous_field(x, p, sigma, a)) < 4 * error + 2 * radius**2)
+
+
+def log_marginal(t: float, x: np.ndarray, p: np.ndarray, sigma: float, a: float) -> float:
+    """log mu_t(x), the mixture of Gaussians N((1 - alpha_t) e_j, alpha_t^2 sigma^2 I); t < 1."""
+    alpha = (1.0 - t) ** a
+    variance = (alpha * sigma) ** 2
+    squared = (x * x).sum(axis=-1, keepdims=True) - 2 * (1 - alpha) * x + (1 - alpha) ** 2
+    return logsumexp(np.log(p) - 0.5 * squared / variance, axis=-1) - 0.5 * x.shape[-1] * np.log(2 * np.pi * variance)
 
 
 def over_time(f: Callable[[float], float]) -> float:

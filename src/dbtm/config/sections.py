@@ -295,6 +295,10 @@ class RunConfig:
                 "train.graph=true cannot record steps that wait for the CPU: ril.fresh_noise=true needs "
                 "path.coupling=independent, or train.graph=false"
             )
+        if self.distill.weight and self.model.self_condition:
+            raise UsageError(
+                "model.self_condition=true has no part in self-distillation: set distill.weight=0 or leave it out"
+            )
         if self.distill.weight and self.distill.start >= self.train.steps:
             raise UsageError(
                 f"distill.start={self.distill.start} is past the end of the run, train.steps={self.train.steps}"

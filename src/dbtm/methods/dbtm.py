@@ -123,7 +123,7 @@ class DBTM:
 
     def draw_state(self, examples: Examples, noise: Noise) -> tuple[State, Tensor]:
         """The partial-context interpolant and its per-position times."""
-        t_B = rng.uniform(examples.key(TIME), 1)[:, 0].to(noise.dtype)
+        t_B = rng.uniform(examples.key(TIME), 1)[:, 0].to(noise.dtype).clamp(max=1 - 2**-24)  # rounded, it may be 1
         f_B = rng.uniform(examples.key(FRACTION), 1)[:, 0] * float(self.config.path.context)
         u_BL = rng.uniform(examples.key(CONTEXT), examples.tokens.shape[1])
         clean_BL, t_BL = partial_context(t_B, f_B, u_BL, examples.prompt)
@@ -215,14 +215,17 @@ class DBTM:
 
     @torch.no_grad()
     def iterates(self, logits: Tensor, state: State) -> Iterator[Tensor]:
-        """T^k(I_t) for k in K, clean positions held; the first application is the one already made."""
-        depths, x1_BLV = self.config.loss.semigroup_depths, None
+        """T^k(I_t) for k in K, clean positions held; the first application is the one already made, the others are
+        made without dropout.
+        """
+        depths, x1_BLV, training = self.config.loss.semigroup_depths, None, self.model.training
         p = logits.detach().softmax(-1)
         for k in range(1, max(depths) + 1):
             if k > 1:
                 x1_BLV = state.at_data().dense() if x1_BLV is None else x1_BLV
                 x = torch.where(state.clean[..., None], x1_BLV, p)
-                p = self.model(x)
+                p = self.model.eval()(x)
+                self.model.train(training)
             if k in depths:
                 yield p
 

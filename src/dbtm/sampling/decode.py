@@ -21,16 +21,20 @@ def propose(
 
     Temperature 0 takes the argmax; otherwise one float64 uniform a position picks from softmax(f / temperature) by
     inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition penalty divides
-    T_j by (1 + n_j)^penalty before decoding and scoring. The probability is that of T itself, at temperature 1.
+    what is decoded, tempered or not, and what is scored by (1 + n_j)^penalty. The score is a probability of T itself,
+    at temperature 1.
     """
     log_z = logits_BLV.logsumexp(-1)
+    tempered_BLV = logits_BLV.double() / temperature if temperature else None
     if penalty and counts_BV is not None:
-        logits_BLV = logits_BLV - penalty * torch.log1p(counts_BV)[:, None, :]
-    if temperature == 0:
+        cost_BLV = penalty * torch.log1p(counts_BV)[:, None, :]
+        logits_BLV = logits_BLV - cost_BLV
+        tempered_BLV = None if tempered_BLV is None else tempered_BLV - cost_BLV
+    if tempered_BLV is None:
         top, tokens = logits_BLV.max(-1)
         return tokens, (top - log_z).exp()
     assert uniform_BL is not None, "sampling at a temperature needs uniforms"
-    cumulative = (logits_BLV.double() / temperature).softmax(-1).cumsum(-1)
+    cumulative = tempered_BLV.softmax(-1).cumsum(-1)
     level = uniform_BL.double() * cumulative[..., -1]
     tokens = torch.searchsorted(cumulative, level[..., None], right=True).squeeze(-1)
     tokens = tokens.clamp(max=logits_BLV.shape[-1] - 1)

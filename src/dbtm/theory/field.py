@@ -151,15 +151,6 @@ def time_dependent_field(t: float, x: ArrayLike, p: ArrayLike, sigma: float = 1.
     return a / (1.0 - t) * (denoiser(t, x, p, sigma, a) - np.asarray(x, dtype=np.float64))
 
 
-def log_marginal(t: float, x: ArrayLike, p: ArrayLike, sigma: float = 1.0, a: float = 1.0) -> Array:
-    """log mu_t(x), the mixture of Gaussians N((1 - alpha_t) e_j, alpha_t^2 sigma^2 I); t < 1."""
-    x = np.asarray(x, dtype=np.float64)
-    alpha = (1.0 - t) ** a
-    variance = (alpha * sigma) ** 2
-    squared = (x * x).sum(axis=-1, keepdims=True) - 2 * (1 - alpha) * x + (1 - alpha) ** 2
-    return logsumexp(np.log(p) - 0.5 * squared / variance, axis=-1) - 0.5 * x.shape[-1] * np.log(2 * np.pi * variance)
-
-
 def arrival_speed(omega: ArrayLike, j: ArrayLike, sigma: float = 1.0, a: float = 1.0) -> Array:
     """kappa(omega) of lemma:approach-vertex: |b(e_j + r omega)| / r^(1 - 1/a) as r -> 0; unit omega, shape (..., V).
 

@@ -84,6 +84,22 @@ def test_same_weights_same_scores(folder):
     assert judge.score(["xyz" * 40]).windowed == 1
 
 
+@pytest.mark.parametrize("template", ["<|im_end|> $A", "$A <|im_end|>"])
+def test_a_tokenizers_own_first_and_last_tokens_are_left_out(folder, template):
+    """With them, tokens would be scored that no sample has, or a sample's first."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
+
+    path, ours = folder
+    tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+    end = "<|im_end|>"
+    tokenizer.post_processor = TemplateProcessing(single=template, special_tokens=[(end, tokenizer.token_to_id(end))])
+    tokenizer.save(str(path / "tokenizer.json"))
+    texts = ["the 12 inns<|endoftext|>in the end", "a"]
+    assert len(tokenizer.encode("a")) == 2
+    assert HuggingFaceJudge(str(path), CPU).encode(texts) == ours.encode(texts)
+
+
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no causal language model"):
         load_judge(str(tmp_path), "cpu")

@@ -41,7 +41,8 @@ class HuggingFaceJudge(Judge):
         return {**super().describe(), **self.weights}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
+        # no tokens but the text's own: a first token of the tokenizer's would have the text's first one scored
+        return self.tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
 
     def token_nll(self, ids_BL: Tensor) -> Tensor:
         # A causal model's padding on the right reaches nothing to its left, so no attention mask is needed.

@@ -106,11 +106,6 @@ def violation(solution_C: np.ndarray, puzzle_C: np.ndarray) -> str | None:
     return clash(solution_C)
 
 
-def is_valid_solution(solution_C: np.ndarray, puzzle_C: np.ndarray) -> bool:
-    """Whether an answer fills every cell, keeps every clue and breaks no rule."""
-    return violation(solution_C, puzzle_C) is None
-
-
 def check(puzzle_C: np.ndarray) -> Grid:
     """The one solution of a puzzle; a UsageError where clues clash or there is no solution or more than one."""
     box = _BOX_OF_CELLS[len(puzzle_C)]
