@@ -74,3 +74,36 @@ def test_content_is_on_the_disk_before_it_has_its_name(tmp_path, order, write, n
     write(tmp_path)
     assert order == ["sync", "rename", "sync"] * n
     assert len(list(tmp_path.iterdir())) == n
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "there").write_text("old")
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "new").symlink_to("nowhere yet")
+    for name in ("link", "new"):
+        files.write(tmp_path / name, "new")
+        assert (tmp_path / name).is_symlink()
+    assert [(tmp_path / name).read_text() for name in ("there", "nowhere yet")] == ["new", "new"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+def test_a_pipe_takes_what_it_is_given(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        files.write(tmp_path / "pipe", "news")
+        assert os.read(reader, 100) == b"news"
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_command_does_not_write_over_what_it_reads(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    path.write_text("{}")
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(UsageError, match="--data and --jsonl name the same file"):
+        files.check_all(
+            [("--json", None), ("--jsonl", tmp_path / "link")], reads=[("--oracle", None), ("--data", path)]
+        )
+    files.check_all([("--jsonl", tmp_path / "other")], reads=[("--data", path)])

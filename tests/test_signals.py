@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dbtm.signals import leave_on
+from dbtm.signals import StopOnSignal, leave_on
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
@@ -43,3 +43,20 @@ def test_what_others_handle_stays_theirs(handler):
         assert signal.getsignal(signal.SIGHUP) == handler
         signal.raise_signal(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) == handler
+
+
+def test_a_closed_terminal_asks_a_loop_to_stop():
+    with StopOnSignal() as stop:
+        assert stop.signal == ""
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.signal == "SIGHUP"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGHUP)
+
+
+def test_under_nohup_it_does_not():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopOnSignal() as stop:
+        signal.raise_signal(signal.SIGHUP)
+    assert stop.signal == ""
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -7,7 +7,13 @@ from dbtm.errors import UsageError
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write under a temporary name, sync, then rename: neither a reader nor a crash ever sees half a file."""
+    """Write under a temporary name, sync, then rename: neither a reader nor a crash ever sees half a file.
+
+    A link stays a link to the file that is written. A device or a pipe takes what it is given.
+    """
+    if path.exists() and (not path.is_file() or path.is_relative_to("/dev")):
+        return _append(path, data)
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as file:
@@ -20,6 +26,14 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _append(path: Path, data: bytes) -> None:
+    try:
+        with path.open("ab") as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def sync(path: Path) -> None:

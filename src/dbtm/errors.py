@@ -1,4 +1,7 @@
-"""The one exception a user's mistake raises: the command prints it as a single line and exits with code 2."""
+"""The one exception a user's mistake raises: the command prints it as a single line and exits with code 2.
+
+So it does where memory runs out.
+"""
 
 import difflib
 from collections.abc import Iterable
@@ -13,3 +16,19 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     names = sorted(choices)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else f"; choose one of: {', '.join(names)}"
+
+
+_NO_MEMORY = (
+    "can't allocate memory",
+    "calculation overflowed",
+    "too big",
+    "Maximum allowed dimension",
+    "out of memory",
+)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out, or would: what Python, NumPy and PyTorch raise then, on a CPU and on a GPU."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError | ValueError) and any(words in str(error) for words in _NO_MEMORY)

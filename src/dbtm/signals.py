@@ -35,14 +35,19 @@ def _leave(number: int, frame: object) -> None:
 
 
 class StopOnSignal:
-    """SIGINT and SIGTERM ask the loop to save and end; a second one ends at once."""
+    """SIGINT, SIGTERM and SIGHUP ask the loop to save and end; a second one ends at once.
+
+    What is ignored (SIGHUP under nohup) stays ignored.
+    """
 
     def __init__(self):
         self.signal = ""
         self.old: dict[int, Any] = {}
 
     def __enter__(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue
             try:
                 self.old[number] = signal.signal(number, self._handle)
             except ValueError:  # not the main thread: signals are someone else's business

@@ -75,7 +75,7 @@ def test_recipes_and_doctor(dbtm):
         (["train", "own", "--vocab", "3"], "needs --data, --length"),
         (["train", "own", "--data", "x.npy", "--vocab", "3", "--length", "4"], "no such data file: 'x.npy'"),
         (["sample", "nowhere"], "no such checkpoint: nowhere"),
-        (["sample", ".", "--n", "0"], "--n must be at least 1"),
+        (["sample", ".", "--n", "0"], "--n 0 must be at least 1"),
         (["sample", "sudoku", "--json", "nowhere/x.json"], "there is no folder nowhere"),
         (["sample", "sudoku", "--device", "gpu"], "device gpu is not a choice"),
         (["train", "markov", "--out", os.devnull], "is a file: give a folder"),
@@ -160,3 +160,39 @@ def test_own_tokens_train_and_sample_without_code(dbtm, tmp_path):
     assert (code, "did you mean 'quality'" in err) == (2, True)
     code, _, err = dbtm("train", "own", "--data", "tokens.npy", "--vocab", "5", "--length", "6", *words)
     assert (code, "--resume auto" in err) == (2, True)
+    again = ("train", "own", "--resume", "auto", "--set", "train.steps=5")  # data and settings are those it had
+    code, out, _ = dbtm(*again)
+    assert (code, out.strip()) == (0, os.path.join("runs", "own", "step-00000005"))
+    code, _, err = dbtm("train", "markov", "--resume", "auto", "--out", "runs/own")
+    assert (code, "is a run of 'own', not of 'markov'" in err) == (2, True)
+    code, _, err = dbtm("train", "markov", "--out", out.strip())
+    assert (code, "is a checkpoint or prepared data" in err) == (2, True)
+    code, _, err = dbtm("sample", "runs/own", "--json", os.path.join(out.strip(), "config.json"))
+    assert (code, "belongs to a checkpoint" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sample", "sudoku", "--n", "99999999999999"], "not enough memory"),
+        (["sample", "sudoku", "--nfe", "99999999999"], "not enough memory"),
+        (["train", "markov", "--set", "train.batch=99999999999"], "not enough memory"),
+        (["train", "markov", "--out", "letter/run"], "cannot write"),
+    ],
+)
+def test_what_the_machine_cannot_do_is_one_line_too(dbtm, tmp_path, words, message):
+    (tmp_path / "letter").write_text("dear")
+    code, _, err = dbtm(*words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert message in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a full disk of Linux")
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "dbtm", "recipes"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("dbtm: ")
+    assert ended.stderr.count("\n") == 1

@@ -138,8 +138,10 @@ def test_data_makes_programs_of_gsm8ks_own_solutions(command, prepared, tmp_path
     [
         ([], "nothing to prepare"),
         (["missing.jsonl"], "no such file: missing.jsonl"),
-        (["--synthetic", "-1"], "must not be negative"),
-        (["--synthetic", "5", "--length", "4"], "--length must be at least 16"),
+        (["."], ". is a folder: give its files"),
+        (["--synthetic", "5", "--length", "99999999999"], "at most 65535"),
+        (["--synthetic", "-1"], "--synthetic -1 must be at least 0"),
+        (["--synthetic", "5", "--length", "4"], "--length 4 must be at least 16 and at most 65535"),
         (["--synthetic", "5", "--vocab", "10"], "--vocab 10"),
         (["--synthetic", "5", "--vocab", "400", "--tokenizer", "x.json"], "leave it out with --tokenizer"),
         (["--synthetic", "5", "--tokenizer", "missing.json"], "no such tokenizer file"),

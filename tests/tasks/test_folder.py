@@ -22,8 +22,8 @@ def names(folder: Path) -> list[str]:
 
 def write(out: Path, text: str) -> None:
     with published(out) as folder:
-        assert not out.exists() or (out / "data").read_text() != text
-        (folder / "data").write_text(text)
+        assert not out.exists() or (out / "data.bin").read_text() != text
+        (folder / "data.bin").write_text(text)
         (folder / "manifest.json").write_text(SIZES)
 
 
@@ -31,21 +31,21 @@ def test_a_folder_is_replaced_whole(tmp_path):
     for text in ("old", "new"):
         write(tmp_path / "set", text)
         assert names(tmp_path) == ["set"]
-        assert (tmp_path / "set" / "data").read_text() == text
+        assert (tmp_path / "set" / "data.bin").read_text() == text
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, UsageError])
 def test_what_fails_leaves_the_old_one(tmp_path, error):
     def fail() -> None:
         with published(tmp_path / "set") as folder:
-            (folder / "data").write_text("new")
+            (folder / "data.bin").write_text("new")
             raise error
 
     write(tmp_path / "set", "old")
     with pytest.raises(error):
         fail()
     assert names(tmp_path) == ["set"]
-    assert (tmp_path / "set" / "data").read_text() == "old"
+    assert (tmp_path / "set" / "data.bin").read_text() == "old"
 
 
 def test_the_old_one_comes_back_when_the_new_one_cannot_be_renamed(tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_the_old_one_comes_back_when_the_new_one_cannot_be_renamed(tmp_path, mon
     with pytest.raises(UsageError, match="No space left on device"):
         write(tmp_path / "set", "new")
     assert names(tmp_path) == ["set"]
-    assert (tmp_path / "set" / "data").read_text() == "old"
+    assert (tmp_path / "set" / "data.bin").read_text() == "old"
 
 
 def test_what_the_dead_left_is_swept_up(tmp_path):
@@ -117,12 +117,16 @@ def test_where_a_set_may_be_written(tmp_path):
     for name in ("new", "empty"):
         check_out(tmp_path / name, force=False)
     check_out(tmp_path / "set", force=True)
+    write(tmp_path / "lived in", "a")
+    for name in ("metrics.jsonl", "step-00000001"):
+        (tmp_path / "lived in" / name).mkdir()
     for path, force, words in [
         (tmp_path / "set", False, "--force"),
         (tmp_path / "mine", True, "is not prepared text or problems"),
         (tmp_path / "checkpoint", True, "is not prepared text or problems"),
         (tmp_path / "a" / "b", True, "no folder"),
         (Path(".."), True, "a name of its own"),
+        (tmp_path / "lived in", True, "move metrics.jsonl away"),
     ]:
         with pytest.raises(UsageError, match=words):
             check_out(path, force=force)

@@ -278,7 +278,7 @@ def test_a_non_finite_loss_leaves_the_last_good_checkpoint(tmp_path):
     assert all(v.isfinite().all() for v in checkpoint.read_tensors(newest, "model").values() if v.is_floating_point())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_saves_and_exits(tmp_path, number):
     command = [sys.executable, "-m", "dbtm", "train", "markov", "--out", str(tmp_path), "--set", "train.device=cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

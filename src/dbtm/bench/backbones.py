@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from dbtm import losses
 from dbtm.bench.timing import crossing, exponent, milliseconds, peak_bytes, replayed
 from dbtm.config import ModelConfig
+from dbtm.errors import out_of_memory
 from dbtm.nn import TransportMap
 from dbtm.simplex.interpolant import interpolate
 from dbtm.theory.style import INK, LINES, VERTEX_COLOURS, new_figure, panel
@@ -109,7 +110,7 @@ def measure(
 
 def no_memory(error: RuntimeError) -> None:
     """Give back what was reserved where memory has run out; any other error goes on."""
-    if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):  # on a CPU
+    if not out_of_memory(error):
         raise error
     torch.cuda.empty_cache()
 

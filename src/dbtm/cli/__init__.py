@@ -4,8 +4,9 @@ Command modules import nothing heavy at their top, so that `dbtm --help` answers
 """
 
 import io
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -27,7 +28,7 @@ from dbtm.cli import (
     theory,
     train,
 )
-from dbtm.errors import UsageError
+from dbtm.errors import UsageError, out_of_memory
 
 app = typer.Typer(
     help="Discrete Beckmann Transport Models: noise to a clean token sequence in one network evaluation.",
@@ -65,14 +66,34 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one line and exit code 2."""
+    """Run the command; a user's mistake is one line and exit code 2, and so is a machine that is too small for it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a letter that a plain terminal lacks is a question mark
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()  # a full disk is told here, not on the way out
     except UsageError as error:
-        print(f"dbtm: {error}", file=sys.stderr)
-        sys.exit(2)
+        _end(str(error))
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:
+        _end(str(error))
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if not out_of_memory(error):
+            raise
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        _end(f"not enough memory: ask for less, or for less at a time ({reason})")
+
+
+def _end(line: str) -> NoReturn:
+    print(f"dbtm: {line}", file=sys.stderr)
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:  # what cannot be written now cannot be written when Python ends either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(2)

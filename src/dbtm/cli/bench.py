@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import bench_backbone, files
-from dbtm.cli.common import progress_bar
+from dbtm.cli.common import in_range, print_whole, progress_bar
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def sampler(
 def _start(device: str, json_file: Path | None, batch: int | None, repeats: int) -> "torch.device":
     """Check what was asked for, and set the device up as training does."""
     files.check("--json", json_file)
-    if (batch is not None and batch < 1) or repeats < 1:
-        raise UsageError("--batch and --repeats must be at least 1")
+    in_range("--batch", batch, 1)
+    in_range("--repeats", repeats, 1)
 
     import torch
 
@@ -180,13 +180,12 @@ def _start(device: str, json_file: Path | None, batch: int | None, repeats: int)
 
 
 def _print(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         table.add_row(*(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console(highlight=False).print(table)
+    print_whole(table)
 
 
 def _write(path: Path | None, found: dict[str, Any], device: "torch.device") -> None:

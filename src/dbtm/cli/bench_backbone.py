@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import progress_bar
+from dbtm.cli.common import in_range, print_whole, progress_bar
 from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def backbone(
     files.check_all([("--json", json_file), ("--figure", figure)])
     if figure is not None and figure.suffix not in (".png", ".svg", ".pdf"):
         raise UsageError(f"--figure {figure} must end in .png, .svg or .pdf")
-    if min(batch, 1 if repeats is None else repeats) < 1:
-        raise UsageError("--batch and --repeats must be at least 1")
+    in_range("--batch", batch, 1)
+    in_range("--repeats", repeats, 1)
     if depth < 4:
         raise UsageError(f"--depth {depth}: with fewer than 4 blocks the mix has no attention and is the delta rule")
     wanted = _lengths(lengths)
@@ -45,7 +45,6 @@ def backbone(
     import json
 
     import torch
-    from rich.console import Console
 
     from dbtm.bench import backbones
     from dbtm.config import ModelConfig
@@ -69,9 +68,8 @@ def backbone(
         for row in backbones.measure(*arguments, progress=lambda: progress.advance(bar)):
             rows.append(row)
     found = backbones.summary(rows)
-    console = Console(highlight=False)
     for name, title in backbones.MEASURES.items():
-        console.print(_table(rows, found, name, title))
+        print_whole(_table(rows, found, name, title))
     if json_file is not None:
         from dbtm.evals.provenance import made
         from dbtm.kernels.dispatch import choose, choose_delta

@@ -1,4 +1,4 @@
-"""What several commands share: lists of numbers, options that do not go together, progress bars."""
+"""What several commands share: lists of numbers, options that do not go together, progress bars, tables."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -9,6 +9,7 @@ from dbtm.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.table import Table
 
     from dbtm.sampling import Sampler
 
@@ -38,6 +39,12 @@ def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
     given = [name for name, source in sources if source is not None and source.name == "COMMANDLINE"]
     if given:
         raise UsageError(f"{why}: leave {', '.join('--' + name.replace('_', '-') for name in given)} out")
+
+
+def in_range(option: str, value: int | None, least: int, most: int | None = None) -> None:
+    """Refuse a number out of its range; None was not given."""
+    if value is not None and (value < least or (most is not None and value > most)):
+        raise UsageError(f"{option} {value} must be at least {least}" + (f" and at most {most}" if most else ""))
 
 
 def check_kappa(kappa: float | None) -> None:
@@ -76,3 +83,13 @@ def progress_bar() -> "Progress":
 
 def show(progress: "Progress", bar: "TaskID", done: int, total: int | None = None) -> None:
     progress.update(bar, completed=done, total=total)
+
+
+def print_whole(table: "Table") -> None:
+    """A table as wide as it needs to be: a narrow terminal wraps it, but no digit is left out."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(highlight=False)
+    needed = Measurement.get(console, console.options.update(width=1000), table).maximum
+    Console(highlight=False, width=max(console.width, needed)).print(table)

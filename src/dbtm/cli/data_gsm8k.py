@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dbtm.tasks.gsm8k.prepared import Source
 
 FEWEST_VOCAB = 300  # all bytes, the two special tokens, and something to learn
+MOST_LENGTH = (1 << 16) - 1  # a prompt's length is written as 16 bits
 TRAIN_SYNTHETIC = 20_000  # synthetic problems that a trained tokenizer sees beside the examples
 
 
@@ -44,8 +45,9 @@ def gsm8k(
     """Tokenize word problems with their programs, for the recipes tinygsm and gsm-small."""
     if not files and hub is None and not synthetic:
         raise UsageError("nothing to prepare: give files with question and code, --hub NAME or --synthetic N")
-    if min(synthetic, renumber, seed) < 0 or length < 16:
-        raise UsageError("--synthetic, --renumber and --seed must not be negative, --length must be at least 16")
+    common.in_range("--length", length, 16, MOST_LENGTH)
+    for option, value in (("--synthetic", synthetic), ("--renumber", renumber), ("--seed", seed)):
+        common.in_range(option, value, 0)
     if renumber and not files and hub is None:
         raise UsageError("--renumber copies examples of files and of --hub: give some, or leave it out")
     if tokenizer is not None and tokenizer.startswith("train:"):
@@ -57,12 +59,12 @@ def gsm8k(
 
     from dbtm.tasks.folder import check_out
     from dbtm.tasks.gsm8k import prepared
+    from dbtm.tasks.gsm8k.data import check
     from dbtm.tasks.text.tokenizer import load
 
     check_out(out, force)
     for path in files or []:
-        if not path.is_file():
-            raise UsageError(f"no such file: {path}")
+        check(path)
 
     def sources(renumber: int = 0) -> "Iterator[Source]":
         return _sources(files or [], hub, synthetic, renumber, seed, plain)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import model, numbers, progress_bar, show
+from dbtm.cli.common import in_range, model, numbers, print_whole, progress_bar, show
 from dbtm.cli.solve import check_scorer, load_sudoku
 from dbtm.errors import UsageError
 
@@ -54,8 +54,8 @@ def sudoku(
         raise UsageError("give either --puzzles CSV or --clues N (or 30,35,40), not both and not neither")
     if n is not None and clues is None:
         raise UsageError("--n is for generated puzzles (--clues); a CSV is evaluated whole")
-    if (n is not None and n < 1) or (batch is not None and batch < 1):
-        raise UsageError("--n and --batch must be at least 1")
+    in_range("--n", n, 1)
+    in_range("--batch", batch, 1)
     budgets = numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     thresholds: list[float | None] = [None]
     if kappa is not None:
@@ -63,7 +63,7 @@ def sudoku(
     counts: list[int] = []
     if clues is not None:
         counts = numbers("--clues", clues, int, lambda value: value >= 1, "counts, as 30,35,40")
-    files.check("--json", json_file)
+    files.check_all([("--json", json_file)], reads=[("--puzzles", puzzles)])
     check_scorer(scorer)
     sampler = load_sudoku(checkpoint, device)
     sampler.batch = batch or (1024 if sampler.device.type == "cuda" else 32)
@@ -80,7 +80,7 @@ def sudoku(
     console = Console(highlight=False)
     for title, rows in found:
         console.print(f"\n[bold]{title}[/], scorer {rows[0].scorer}", soft_wrap=True)
-        console.print(threshold_table(rows))
+        print_whole(threshold_table(rows))
     console.print("% solved exactly (95 % interval), network evaluations used, puzzles a second", style="dim")
     if json_file is not None:
         import json

@@ -57,12 +57,12 @@ def gsm8k(
         raise UsageError("give either a CHECKPOINT or --oracle FILE, not both and not neither")
     if oracle is not None:
         common.refuse(context, OF_A_MODEL, "--oracle takes programs and answers from its file")
-    if any(value is not None and value < 1 for value in (n, batch, workers)) or seed < 0:
-        raise UsageError("--n, --batch and --workers must be at least 1, --seed at least 0")
+    for option, value, least in (("--n", n, 1), ("--batch", batch, 1), ("--workers", workers, 1), ("--seed", seed, 0)):
+        common.in_range(option, value, least)
     common.check_kappa(kappa)
     budgets = common.numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     check_scorer(scorer)
-    files.check_all([("--json", json_file), ("--jsonl", jsonl_file)])
+    files.check_all([("--json", json_file), ("--jsonl", jsonl_file)], reads=[("--data", data), ("--oracle", oracle)])
 
     from dbtm.sandbox import Sandbox
 
@@ -187,9 +187,9 @@ def _print(rows: "Sequence[Row]", means: list[str]) -> None:
                 *cells[2:],
             ]
         table.add_row(*cells)
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(f"95 % intervals; sandbox: {', '.join(means) or 'the allow-list alone'}", style="dim")
+    common.print_whole(table)
+    walls = ", ".join(means) or "the allow-list alone"
+    Console(highlight=False).print(f"95 % intervals; sandbox: {walls}", style="dim")
 
 
 def _lines(row: "Row", results: "Sequence[Result]") -> "Iterator[dict[str, Any]]":

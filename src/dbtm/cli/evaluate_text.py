@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import FreshNoise, check_kappa, numbers, progress_bar, refuse, refuse_sigma, show
+from dbtm.cli.common import FreshNoise, check_kappa, in_range, numbers, progress_bar, refuse, refuse_sigma, show
 from dbtm.cli.text_table import print_rows, title
 from dbtm.errors import UsageError
 
@@ -60,14 +60,14 @@ def text(
         raise UsageError("give either a CHECKPOINT to sample from or --samples FILE to judge, not both and not neither")
     if samples is not None:
         refuse(context, (*_DRAWING, "references", "batch", "save_samples"), "--samples are judged as they are")
-    if n < 1 or (batch is not None and batch < 1):
-        raise UsageError("--n and --batch must be at least 1")
+    in_range("--n", n, 1)
+    in_range("--batch", batch, 1)
     budgets = numbers("--nfe", nfe, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4")
     asked = {"kappa": kappa, "temperature": temperature, "sigma": sigma, "scorer": scorer}
     asked |= {"repetition_penalty": repetition_penalty, "fresh_noise": fresh_noise}
     asked = {name: value for name, value in asked.items() if value is not None}
     check_kappa(kappa)
-    files.check_all([("--json", json_file), ("--save-samples", save_samples)])
+    files.check_all([("--json", json_file), ("--save-samples", save_samples)], reads=[("--samples", samples)])
 
     from dbtm.evals.draw import resolve
     from dbtm.evals.samples import key, read, write
@@ -84,6 +84,7 @@ def text(
             found = draw_all(sampler, checkpoint, settings, n, seed, references, progress)
             if save_samples is not None:
                 write(save_samples, found)
+                print(save_samples)
         rows = []
         for each in found:
             bar = progress.add_task(f"judging {title(each.kind, each.settings)}", total=None, visible=bool(judging))

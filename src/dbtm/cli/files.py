@@ -15,11 +15,15 @@ def check(option: str, path: Path | None) -> None:
         raise UsageError(f"{option} {path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"{option} {path}: there is no folder {path.parent}: make it first")
+    if path.is_file() and (path.resolve().parent / "manifest.json").is_file():
+        raise UsageError(f"{option} {path} belongs to a checkpoint or to prepared data: choose another name")
 
 
-def check_all(wanted: Iterable[tuple[str, Path | None]]) -> None:
-    """Refuse files, (option, path) each, of which one cannot be written or two are the same: one would be lost."""
-    taken: dict[Path, str] = {}
+def check_all(wanted: Iterable[tuple[str, Path | None]], reads: Iterable[tuple[str, Path | None]] = ()) -> None:
+    """Refuse files, (option, path) each, of which one cannot be written, or two are the same, or one is read by the
+    command itself: something would be lost.
+    """
+    taken = {path.resolve(): option for option, path in reads if path is not None}
     for option, path in wanted:
         check(option, path)
         if path is not None and (other := taken.setdefault(path.resolve(), option)) != option:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import FreshNoise, check_kappa, progress_bar, refuse_sigma, show
+from dbtm.cli.common import FreshNoise, check_kappa, in_range, progress_bar, refuse_sigma, show
 from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
 from dbtm.errors import UsageError
 
@@ -57,8 +57,7 @@ def sample(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Draw samples; see them refined round by round with --trace or in a page, --html."""
-    if n < 1:
-        raise UsageError("--n must be at least 1")
+    in_range("--n", n, 1)
     if hole is not None and (infill is None or hole < 1):
         raise UsageError("--hole belongs to --infill" if infill is None else "--hole must be at least 1")
     check_kappa(kappa)
@@ -85,6 +84,7 @@ def sample(
     kind.show(result, samples, trace)
     if json_file is not None:
         _write_json(json_file, kind, result)
+        print(json_file)
     if html is not None:
         told: dict[str, Any] = {"checkpoint": checkpoint, "budget": f"{settings.nfe} network evaluations"}
         told |= {} if settings.threshold is None else {"kappa": settings.threshold}

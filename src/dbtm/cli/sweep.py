@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbtm.cli.common import numbers, progress_bar, refuse, refuse_sigma, show
+from dbtm.cli.common import in_range, numbers, print_whole, progress_bar, refuse, refuse_sigma, show
 from dbtm.cli.evaluate_text import JUDGE_HELP, Checkpoint, Data, count, load_text, pick_judge
-from dbtm.cli.sweep_frontier import Entropies, compare, entropies_of, print_frontier, print_whole, write_json
+from dbtm.cli.sweep_frontier import Entropies, compare, entropies_of, print_frontier, write_json
 from dbtm.cli.text_table import title
 from dbtm.errors import UsageError, nearest
 
@@ -53,8 +53,8 @@ def text(
     With --judge none the samples are only drawn; without a CHECKPOINT the samples in --out are only judged.
     """
     studies = _studies(study)
-    if n < 1 or (batch is not None and batch < 1):
-        raise UsageError("--n and --batch must be at least 1")
+    in_range("--n", n, 1)
+    in_range("--batch", batch, 1)
     grid = _grid(nfe, kappa, temperature, sigma, repetition_penalty)
     entropies = entropies_of(entropy)
     if out.exists() and not out.is_dir():

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import numbers
+from dbtm.cli.common import numbers, print_whole
 from dbtm.errors import UsageError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Entropies = Annotated[
     str | None, typer.Option(help="Entropies to compare at, as 4.2,4.3 (default: around real text's).")
@@ -92,16 +89,6 @@ def print_frontier(records: list[dict[str, Any]], entropies: list[float], judge:
     console.print(f"\n[bold]perplexity under {escape(judge)} on the frontier, at matched entropy[/]")
     print_whole(frontier_table(records, entropies))
     console.print(f"best: the least perplexity with an entropy within {NEAR:.2f} of real text's", style="dim")
-
-
-def print_whole(table: "Table") -> None:
-    """A table as wide as it needs to be: a narrow terminal wraps it, but no digit is left out."""
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    console = Console(highlight=False)
-    needed = Measurement.get(console, console.options.update(width=1000), table).maximum
-    Console(highlight=False, width=max(console.width, needed)).print(table)
 
 
 def write_json(path: Path, whole: dict[str, Any]) -> None:

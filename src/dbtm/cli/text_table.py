@@ -3,6 +3,8 @@
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
+from dbtm.cli.common import print_whole
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,7 +39,7 @@ def print_rows(rows: "Sequence[Row]", judge: "Judge | None") -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(_table(rows, judge))
+    print_whole(_table(rows, judge))
     console.print("95 % intervals over samples; repetition is counted within a sample, in tokens", style="dim")
     for count, what in (
         (sum(row.windowed for row in rows), "longer than the judge's context: scored in windows that overlap by half"),

@@ -3,11 +3,14 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dbtm.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from dbtm.config import RunConfig
 
 
 def train(
@@ -16,7 +19,9 @@ def train(
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/RECIPE).")] = None,
-    resume: Annotated[str, typer.Option(help="auto: continue the run in --out where there is one.")] = "none",
+    resume: Annotated[
+        str, typer.Option(help="auto: continue the run in --out, where there is one, with the settings it had.")
+    ] = "none",
     max_seconds: Annotated[float | None, typer.Option(help="Stop cleanly and save after this many seconds.")] = None,
     minutes: Annotated[
         float | None,
@@ -49,6 +54,9 @@ def train(
     from dbtm.train.loop import NonFiniteLoss, fit
 
     config, out = find_recipe(recipe), out or Path("runs") / recipe
+    newest = checkpoint.latest(out) if resume == "auto" else None
+    if newest is not None:
+        config = _saved(newest, config)
     own = {"data": None if data is None else str(data), "vocab": vocab, "length": length}
     assignments = [f"task.{name}={json.dumps(value)}" for name, value in own.items() if value is not None]
     takes = {*own} if recipe == "own" else {"data"} if config.task.name in READERS else set()
@@ -57,11 +65,10 @@ def train(
         raise UsageError(f"options that belong to the recipe 'own', not to '{recipe}': leave {', '.join(wrong)} out")
     if data is not None and recipe != "own":
         assignments = on_data(config, str(data))
-    if recipe == "own" and len(assignments) < 3:
+    if recipe == "own" and len(assignments) < 3 and newest is None:
         missing = ", ".join(f"--{name}" for name, value in own.items() if value is None)
         raise UsageError(f"the recipe 'own' needs {missing}: dbtm train own --data tokens.npy --vocab V --length L")
-    goes_on = resume == "auto" and checkpoint.latest(out) is not None
-    if init is not None and not goes_on:
+    if init is not None and newest is None:
         assignments.append(f"train.init={json.dumps(str(loading.find(init)))}")
     config = override(config, assignments + (set_ or []))
     try:
@@ -70,3 +77,21 @@ def train(
         print(f"dbtm: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     print(folder)
+
+
+def _saved(folder: Path, recipe: "RunConfig") -> "RunConfig":
+    """The settings of the run that is continued; one by the clock that had no length yet has the recipe's."""
+    from dataclasses import replace
+
+    from dbtm.config import loads
+    from dbtm.train import checkpoint
+    from dbtm.train.pace import OPEN
+
+    checkpoint.verify(folder, ["config.json"])
+    saved = loads((folder / "config.json").read_text())
+    if saved.recipe != recipe.recipe:
+        raise UsageError(
+            f"{folder.parent} is a run of '{saved.recipe}', not of '{recipe.recipe}': choose another --out"
+        )
+    steps = saved.train.steps if saved.train.steps < OPEN else recipe.train.steps
+    return replace(saved, train=replace(saved.train, steps=steps))

@@ -26,6 +26,9 @@ def check_out(out: Path, force: bool) -> None:
         raise UsageError(f"--out {out} exists and is not prepared text or problems: choose another name")
     if not force:
         raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
+    others = (path.name for path in out.iterdir() if path.suffix != ".bin")
+    if foreign := sorted({*others} - {MANIFEST, "tokenizer.json"}):
+        raise UsageError(f"--out {out} holds more than prepared data: move {foreign[0]} away, or choose another name")
 
 
 def is_prepared(folder: Path) -> bool:

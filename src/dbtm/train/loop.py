@@ -61,6 +61,8 @@ class Trainer:
             raise UsageError(f"{out} already holds a run: continue it with --resume auto, or choose another --out")
         if out.exists() and not out.is_dir():
             raise UsageError(f"--out {out} is a file: give a folder")
+        if (out / checkpoint.MANIFEST).is_file():
+            raise UsageError(f"--out {out} is a checkpoint or prepared data: choose another folder")
         _check_batch(config.task)
         self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
         if self.world.first:
@@ -147,9 +149,8 @@ class Trainer:
                     self._evaluate(metrics)
                 if stopping and self.step < train.steps:
                     if metrics:
-                        length = f" --set train.steps={train.steps}" if pace is not None and train.steps < OPEN else ""
                         why = stop.signal or "the time is up"
-                        metrics.say(f"stopped at step {self.step} ({why}); continue with --resume auto{length}")
+                        metrics.say(f"stopped at step {self.step} ({why}); continue with --resume auto")
                     break
         if metrics:
             metrics.close()

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,10 +30,13 @@ class Metrics:
         self, folder: Path, steps: int, first_step: int, tensorboard: bool = False, stream: TextIO | None = None
     ):
         self.board = _board(folder) if tensorboard else None
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / "metrics.jsonl"
-        _drop_after(path, first_step)
-        self.file = open(path, "a", buffering=1)  # noqa: SIM115 - open as long as the run
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _drop_after(path, first_step)
+            self.file = open(path, "a", buffering=1)  # noqa: SIM115 - open as long as the run
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from error
         self.steps, self.first_step = steps, first_step
         self.stream = stream = stream or sys.stderr
         self.started = self.last_time = time.monotonic()
@@ -50,16 +54,17 @@ class Metrics:
         left = f"  ETA {clock((self.steps - step) / average)}" if average and known else ""
         shown = " ".join(f"{name} {_compact(value)}" for name, value in terms.items())
         line = f"step {step}/{self.steps if known else '?'}  {shown}  {_compact(speed)} step/s{left}"
-        if self.live:
-            self.stream.write(f"\r\x1b[2K{line[: _columns()]}")
-        else:
-            self.stream.write(line + "\n")
-        self.stream.flush()
+        self._show(f"\r\x1b[2K{line[: _columns()]}" if self.live else line + "\n")
 
     def say(self, text: str) -> None:
         """A line of its own, below the live one."""
-        self.stream.write(("\r\x1b[2K" if self.live else "") + text + "\n")
-        self.stream.flush()
+        self._show(("\r\x1b[2K" if self.live else "") + text + "\n")
+
+    def _show(self, text: str) -> None:
+        """A run outlives its terminal: what cannot be shown any more is in the file."""
+        with suppress(OSError):
+            self.stream.write(text)
+            self.stream.flush()
 
     def record(self, step: int, values: dict[str, float]) -> None:
         self.file.write(json.dumps({"step": step, **values}) + "\n")
@@ -69,7 +74,7 @@ class Metrics:
 
     def close(self) -> None:
         if self.live:
-            self.stream.write("\n")
+            self._show("\n")
         self.file.close()
         if self.board is not None:
             self.board.close()

@@ -60,6 +60,9 @@ def test_a_program_that_is_only_judged_may_be_empty(tmp_path):
 def test_files_that_are_not_there_or_no_text(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         list(read(tmp_path / "none.jsonl", "question"))
+    (tmp_path / "a.jsonl.gz").write_bytes(b"\x1f\x8b")
+    with pytest.raises(UsageError, match="is packed: unpack it first"):
+        list(read(tmp_path / "a.jsonl.gz", "question"))
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="cannot read"):
         list(read(tmp_path / "a.jsonl", "question"))

@@ -273,7 +273,12 @@ def test_damage_is_found_by_name(made):
         (folder / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k != name}))
         with pytest.raises(UsageError, match=rf"manifest\.json is damaged: KeyError '{name}'"):
             Prepared(folder)
-    for text, message in [("{", "is damaged"), ("[]", "is damaged"), ("{}", "is damaged: KeyError 'format'")]:
+    for text, message in [
+        ("{", "is damaged"),
+        ("[]", "is damaged"),
+        ("{}", "is damaged: KeyError 'format'"),
+        ('{"kind": "gsm8k"}', "is something else than prepared text"),
+    ]:
         (folder / "manifest.json").write_text(text)
         with pytest.raises(UsageError, match=message):
             Prepared(folder)

@@ -118,7 +118,7 @@ def test_without_validation_there_is_no_reference(words, documents, tmp_path):
     [
         ({"vocab": 299}, "has vocabulary 300 and length 16, but task.vocab=299"),
         ({"length": 8}, "but task.vocab=300 and task.length=8"),
-        ({"data": ""}, "no text to train on: prepare some"),
+        ({"data": ""}, "no text: prepare some"),
         ({"data": "nowhere"}, "nowhere is not prepared text"),
     ],
 )

@@ -14,6 +14,8 @@ from dbtm.errors import UsageError
 from dbtm.tasks.gsm8k.annotations import program
 from dbtm.tasks.gsm8k.answers import MARK, gold
 
+PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")
+
 
 class Example(NamedTuple):
     """A problem in words, the program that solves it ("" where a worked solution does not give one), and the answer."""
@@ -26,8 +28,7 @@ class Example(NamedTuple):
 def read(path: str | Path, *wanted: str) -> Iterator[Example]:
     """The examples of a file, each of which must have the wanted fields; a bad record is named by its line."""
     path = Path(path)
-    if not path.is_file():
-        raise UsageError(f"no such file: {path}")
+    check(path)
     records = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
     empty = True
     for where, record in records:
@@ -35,6 +36,16 @@ def read(path: str | Path, *wanted: str) -> Iterator[Example]:
         empty = False
     if empty:
         raise UsageError(f"{path} holds no problems: give JSON lines with {' and '.join(wanted)}")
+
+
+def check(path: Path) -> None:
+    """Refuse what is no file, or packed."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: give its files")
+    if not path.exists():
+        raise UsageError(f"no such file: {path}")
+    if path.suffix in PACKED:
+        raise UsageError(f"{path} is packed: unpack it first")
 
 
 def hub(name: str, *wanted: str) -> Iterator[Example]:

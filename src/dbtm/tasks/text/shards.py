@@ -126,6 +126,8 @@ class Prepared:
             )
         try:
             self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if {"kind", "config.json"} & {*self.manifest}:  # problems, a checkpoint
+                raise UsageError(f"{self.folder} is something else than prepared text: make one with `dbtm data text`")
             form = self.manifest["format"]
             self.length, self.vocab = int(self.manifest["length"]), int(self.manifest["vocab"])
             self.borders, self.dtype = Borders.of_set(self.manifest), np.dtype(DTYPES[self.manifest["dtype"]])
@@ -134,6 +136,8 @@ class Prepared:
                 split: [(s["file"], int(s["blocks"]), s["sha256"]) for s in self.manifest[split]["shards"]]
                 for split in SPLITS
             }
+        except UsageError:
+            raise
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
         if form != FORMAT:

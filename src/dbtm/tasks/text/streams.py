@@ -34,6 +34,8 @@ def called(path: str) -> str:
 def text_of(path: str, tick: Tick) -> Iterator[str]:
     """The text of one file, or of the standard input for '-'."""
     if path == STDIN:
+        if sys.stdin is None:
+            raise UsageError("the standard input is closed: give a file, or something to read there")
         return decoded(_counted(sys.stdin.buffer, sys.stdin.buffer, None), called(path))
     return decoded(_bytes_of(path, tick), path)
 

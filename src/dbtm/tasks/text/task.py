@@ -57,7 +57,7 @@ class Text(Task):
     def prepared(self) -> Prepared:
         if not self.data:
             raise UsageError(
-                "no text to train on: prepare some (dbtm data text FILE --tokenizer train:8192 --length 128 --out DIR) "
+                "no text: prepare some (dbtm data text FILE --tokenizer train:8192 --length 128 --out DIR) "
                 "and name it with --data DIR"
             )
         found = Prepared(self.data)

@@ -70,7 +70,7 @@ def load(name: str) -> Tokenizer:
     except Exception as error:
         raise UsageError(
             f"the tokenizer '{name}' is neither here nor to be had from the Hugging Face hub ({_line(error)}): give a "
-            f"local file, --tokenizer PATH/{FILE}, or train one, --tokenizer train:8192"
+            f"local file, --tokenizer PATH/{FILE}, or train one"
         ) from None
 
 
