@@ -12,7 +12,7 @@ from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, ModelConfig, PathConfig, RilConfig
 from dbtm.errors import UsageError
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM, TURN
+from dbtm.methods.dbtm import CONTEXT, DBTM, FRACTION, NOISE, ROUND, TIME, TURN
 from dbtm.methods.distill import teacher_rollout
 from dbtm.simplex import ot_cost, spread
 from dbtm.simplex.commit import commit
@@ -55,42 +55,53 @@ def one_hot(tokens):
     return torch.eye(V)[tokens]
 
 
-def weighted_ce(p, e):
-    weight = (((p - e) ** 2).sum(-1) + 1.0).detach() ** -0.5
+def weighted_ce(p, e, c=1.0, r=0.5):
+    weight = (((p - e) ** 2).sum(-1) + c).detach() ** -r
     return weight * -(e * p.log()).sum(-1)
+
+
+def coupled_noise(method, batch, *stream):
+    """x0 = sigma z by the samples' keys, its rows in the order that is nearest to the data of all B! orders."""
+    z = rng.normal(rng.fold(batch.sample_key, *(stream or (NOISE,))), L, V, dtype=torch.float64)
+    x0, e = method.config.path.sigma * z, one_hot(batch.tokens)
+    cost = torch.cdist(x0[:, PROMPT:].flatten(1), e[:, PROMPT:].flatten(1)) ** 2
+    return x0[list(min(permutations(range(B)), key=lambda order: sum(cost[order[j], j] for j in range(B))))]
+
+
+def interpolant(method, batch):
+    """I_t and dI_t/dt of alg:btm-train-context as dense tensors, the clean positions (B, L) and the times (B, 1)."""
+    path, x0, e = method.config.path, coupled_noise(method, batch), one_hot(batch.tokens)
+    t, f = (rng.uniform(batch.key(stream), 1) for stream in (TIME, FRACTION))
+    clean = batch.prompt | (rng.uniform(batch.key(CONTEXT), L) < f) if path.context else batch.prompt
+    still = clean[..., None]
+    share, rate = ((1 - t) ** path.a)[..., None], (-path.a * (1 - t) ** (path.a - 1))[..., None]
+    return torch.where(still, e, share * x0 + (1 - share) * e), torch.where(still, 0.0, rate * (x0 - e)), clean, t
 
 
 def transcription(method, batch):
     """The paper's sums, one sample at a time, with dense states and tangents by torch.func.jvp."""
-    drawn = method.draw_noise(batch)
-    state, t = method.draw_state(batch, drawn)
-    noise = drawn.dense()
+    noise, (I, dI, cleans, t), loss = coupled_noise(method, batch), interpolant(method, batch), method.config.loss
     T = lambda x: method.model(x)  # noqa: E731 - the paper's letter
+    ce = lambda p, e: weighted_ce(p, e, loss.endpoint_c, loss.endpoint_r)  # noqa: E731
     terms = dict.fromkeys(("transport", "anchor", "boundary", "ril", "quality", "ril_quality"), 0.0)
     for b in range(B):
-        e = one_hot(batch.tokens[b])
-        clean = state.clean[b]
-        share = torch.where(clean, torch.zeros(L), 1 - t[b])[:, None]
-        x = (share * noise[b] + (1 - share) * e)[None]
-        dx = torch.where(clean[:, None], torch.zeros(L, V), -(noise[b] - e))[None]
-        p, dp = jvp(T, (x,), (dx,))
+        e, clean, x = one_hot(batch.tokens[b]), cleans[b], I[b : b + 1]
+        p, dp = jvp(T, (x,), (dI[b : b + 1],))
         residual = (p - (p + dp).detach())[0]
-        weight = ((residual**2).sum(-1) + 1.0).detach() ** -0.5
+        weight = ((residual**2).sum(-1) + loss.c).detach() ** -loss.r
         terms["transport"] = terms["transport"] + sum(
             weight[l] * (residual[l] ** 2).sum() for l in range(L) if not clean[l]
         )
-        terms["anchor"] = terms["anchor"] + sum(
-            weighted_ce(p[0, l], e[l]) for l in range(L) if not clean[l] and t[b, l] > 0.4
-        )
+        terms["anchor"] = terms["anchor"] + sum(ce(p[0, l], e[l]) for l in range(L) if not clean[l] and t[b] > 0.4)
         p1 = T(e[None])[0]
-        terms["boundary"] = terms["boundary"] + sum(weighted_ce(p1[l], e[l]) for l in range(PROMPT, L))
+        terms["boundary"] = terms["boundary"] + sum(ce(p1[l], e[l]) for l in range(PROMPT, L))
         terms["quality"] = terms["quality"] + quality_sum(method, x, batch.tokens[b], ~clean)
         committed, k = batch.prompt[b : b + 1], 3
         for r in range(1, k + 1):
             x = torch.where(committed[0][:, None], e, noise[b])[None]
             p = T(x)[0]
             free = ~committed[0]
-            terms["ril"] = terms["ril"] + sum(weighted_ce(p[l], e[l]) for l in range(L) if free[l])
+            terms["ril"] = terms["ril"] + sum(ce(p[l], e[l]) for l in range(L) if free[l])
             terms["ril_quality"] = terms["ril_quality"] + quality_sum(method, x, batch.tokens[b], free)
             committed = commit((p * e).sum(-1)[None].detach(), committed, r, k, 0.9)
     return {name: value / (B * (L - PROMPT)) for name, value in terms.items()}
@@ -100,19 +111,28 @@ def quality_sum(method, x, tokens, counted):
     trunk, _ = method.model.hidden(method.model.embed_dense(x)[0])
     proposed = torch.where(counted, method.model.head(trunk)[0].argmax(-1), tokens)
     q = method.model.quality_logits(trunk, proposed)[0].sigmoid()
-    right = proposed[0] == tokens
-    return sum(-(q[l].log() if right[l] else (1 - q[l]).log()) for l in range(L) if counted[l])
+    right, positive = proposed[0] == tokens, method.config.loss.positive_weight
+    return sum(-(positive * q[l].log() if right[l] else (1 - q[l]).log()) for l in range(L) if counted[l])
 
 
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("fraction", [1.0, 0.25])
-def test_the_step_is_the_papers(monkeypatch, small, fraction):
-    """For small and large vocabularies, with boundary rows in a pass of their own and in the batch at I_t."""
+@pytest.mark.parametrize("context", [True, False])
+def test_the_step_is_the_papers(monkeypatch, small, fraction, context):
+    """For small and large vocabularies, with boundary rows in a pass of their own and in the batch at I_t, with and
+    without context; nothing is 1 where the paper has a letter.
+    """
     monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
     monkeypatch.setattr(Examples, "first", lambda self, share: self)  # whatever the fraction: all rows, as in the paper
     if fraction < 1:
         monkeypatch.setattr("dbtm.methods.dbtm.RIDING", 1.0)
-    method = build(loss=LossConfig(boundary_fraction=fraction), ril=RilConfig(weight=0.7, depths=(3,), quality=0.5))
+    weights = {"transport": 0.6, "anchor": 1.3, "boundary": 0.8, "quality": 0.9}
+    adaptive = {"c": 0.5, "r": 0.7, "endpoint_c": 2.0, "endpoint_r": 0.3}
+    method = build(
+        path=PathConfig(sigma=0.8, a=2.0, t_anchor=0.4, context=context),
+        loss=LossConfig(**weights, **adaptive, positive_weight=1.7, boundary_fraction=fraction),
+        ril=RilConfig(weight=0.7, depths=(3,), quality=0.5),
+    )
     batch = examples()
     got = backward(method, batch)
     gradients = {n: p.grad.clone() for n, p in method.model.named_parameters()}
@@ -120,7 +140,7 @@ def test_the_step_is_the_papers(monkeypatch, small, fraction):
     want = transcription(method, batch)
     for name, value in want.items():
         assert got[name].item() == pytest.approx(value.item(), rel=1e-9), name
-    total = want["transport"] + want["anchor"] + want["boundary"] + want["quality"]
+    total = sum(weight * want[name] for name, weight in weights.items())
     total = total + 0.7 * (want["ril"] + 0.5 * want["ril_quality"])
     assert got["loss"].item() == pytest.approx(total.item(), rel=1e-9)
     total.backward()
@@ -128,25 +148,36 @@ def test_the_step_is_the_papers(monkeypatch, small, fraction):
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-7, atol=1e-10, msg=name)
 
 
-def test_semigroup_term_iterates_the_map_and_holds_the_context():
-    method = build(loss=LossConfig(semigroup=2.0, semigroup_depths=(1, 3)))
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_semigroup_term_iterates_the_map_and_holds_the_context(dropout):
+    """The first application is the pass at I_t, dropout and all; the others are made without."""
+    loss = LossConfig(boundary=0.0, semigroup=2.0, semigroup_depths=(1, 3))
+    method = build(model=replace(tiny_run().model, dropout=dropout), loss=loss)
     batch = examples()
-    state, _ = method.draw_state(batch, method.draw_noise(batch))
-    x = state.dense()
+    torch.manual_seed(5)
+    got = backward(method, batch)
+    assert method.model.training
+    x, _, clean, _ = interpolant(method, batch)
+    torch.manual_seed(5)  # the same dropout mask
     p = first = method.model(x)
+    method.model.eval()
     want = torch.zeros(())
     for k in (1, 2, 3):
-        p = method.model(torch.where(state.clean[..., None], one_hot(state.tokens), p)) if k > 1 else p
+        p = method.model(torch.where(clean[..., None], one_hot(batch.tokens), p)) if k > 1 else p
         if k in (1, 3):
-            want = want + (-(p.detach() * first.log()).sum(-1) * ~state.clean).sum() / (B * (L - PROMPT))
-    assert backward(method, batch)["semigroup"].item() == pytest.approx(want.item(), rel=1e-9)
+            want = want + (-(p.detach() * first.log()).sum(-1) * ~clean).sum() / (B * (L - PROMPT))
+    assert got["semigroup"].item() == pytest.approx(want.item(), rel=1e-9)
+    others = got["transport"] + got["anchor"] + got["quality"]
+    assert got["loss"].item() == pytest.approx((others + 2.0 * want).item(), rel=1e-9)
+    backward(method, batch)
+    assert not method.model.training
 
 
 @pytest.mark.parametrize("context", [0.0, 0.3])
 def test_non_committed_rollouts_hold_distributions_and_count_what_was_not_given(context):
     method = build(ril=RilConfig(weight=1.0, depths=(3,), kappa=0.5, commit=False, context=context))
     batch = examples()
-    noise, e = method.draw_noise(batch).dense(), one_hot(batch.tokens)
+    noise, e = coupled_noise(method, batch), one_hot(batch.tokens)
     given = method.rollout_start(batch)
     assert (given != batch.prompt).any() == bool(context)
     held, p, want = given, e, torch.zeros(())
@@ -177,7 +208,7 @@ def test_other_rollouts_recomputed_with_dense_states(monkeypatch, ril, small):
     assert (committed & target).any() == bool(ril.context)
     for r in range(1, 4):
         fresh = ril.fresh_noise and r > 1
-        x0 = (method.draw_noise(batch, 4, 3, r) if fresh else method.draw_noise(batch)).dense()
+        x0 = coupled_noise(method, batch, *((ROUND, 3, r) if fresh else ()))
         p = method.model(torch.where(committed[..., None], e, x0))
         after = commit((p * e).sum(-1).detach(), committed, r, 3, 0.5)
         counted = target & ~(committed if ril.count_committed_now else after)
@@ -214,9 +245,10 @@ def test_rollouts_start_where_at_least_a_share_is_clean():
 
 
 def test_the_anchor_starts_at_the_commitment_time_unless_told():
-    method = build(path=PathConfig(t_anchor=None, sigma=0.5))
     root = 0.5 * math.sqrt(2 * math.log(V))
-    assert method.t_anchor == pytest.approx(root / (1 + root))
+    for a in (1.0, 2.0):
+        method = build(path=PathConfig(t_anchor=None, sigma=0.5, a=a))
+        assert method.t_anchor == pytest.approx(1 - (1 + root) ** (-1 / a))
     assert build(path=PathConfig(t_anchor=0.3)).t_anchor == 0.3
 
 
@@ -225,7 +257,7 @@ def test_self_conditioned_rollouts_read_the_round_before():
     ril = RilConfig(weight=1.0, depths=(2,), kappa=0.5)
     method, batch = build(model=replace(config, dropout=0.0, self_condition=True), ril=ril), examples()
     e, target, want, p = one_hot(batch.tokens), ~batch.prompt, torch.zeros(()), None
-    committed, x0 = batch.prompt, method.draw_noise(batch).dense()
+    committed, x0 = batch.prompt, coupled_noise(method, batch)
     for r in (1, 2):
         h, _ = method.model.embed_dense(torch.where(committed[..., None], e, x0))
         h = h if p is None else h + p @ method.model.recall
@@ -271,10 +303,11 @@ def test_self_distillation_targets_the_teachers_last_round(monkeypatch, commit_m
     """The teacher's rollout recomputed with dense states; it receives no gradient, and the prompt never counts."""
     monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
     committing, now = commit_mode != "soft", commit_mode != "C_r"
-    distill = DistillConfig(weight=1.0, depth=3, start=0, kappa=0.3, temperature=0.7, scorer=scorer, commit=committing)
-    method, batch = build(distill=replace(distill, count_committed_now=now)), examples()
+    distill = DistillConfig(weight=0.4, depth=3, start=0, kappa=0.6, temperature=0.7, scorer=scorer, commit=committing)
+    nothing_else = LossConfig(transport=0.0, anchor=0.0, boundary=0.0, quality=0.0)
+    method, batch = build(distill=replace(distill, count_committed_now=now), loss=nothing_else), examples()
     teacher = perturbed(method.frozen["teacher"].double(), 11)
-    x0, e = method.draw_noise(batch).dense(), one_hot(batch.tokens)
+    x0, e = coupled_noise(method, batch), one_hot(batch.tokens)
     turn_B = (rng.uniform(batch.key(TURN), 1)[:, 0] * L).long()
     by_position = torch.stack([spread(L).roll(-int(turn)) for turn in turn_B])
     held, tokens, p, states = batch.prompt, batch.tokens, e, []
@@ -283,7 +316,7 @@ def test_self_distillation_targets_the_teachers_last_round(monkeypatch, commit_m
         x = torch.where(held[..., None], known, x0)
         logits = teacher.logits(teacher.embed_dense(x)[0])[0].detach()
         p = logits.softmax(-1)
-        before, held = held, commit(by_position if scorer == "spread" else p.amax(-1), held, r, 3, 0.3)
+        before, held = held, commit(by_position if scorer == "spread" else p.amax(-1), held, r, 3, 0.6)
         tokens = torch.where(held & ~before, p.argmax(-1), tokens)
         counted = ~batch.prompt if not committing else ~before if now else ~held
         states.append((x, counted))
@@ -293,7 +326,12 @@ def test_self_distillation_targets_the_teachers_last_round(monkeypatch, commit_m
     want = torch.zeros(())
     for x, counted in states:
         want = want - ((target * method.model(x).log()).sum(-1) * counted).sum() / (B * (L - PROMPT))
-    assert backward(method, batch)["distill"].item() == pytest.approx(want.item(), rel=1e-9)
+    got, parameters = backward(method, batch), list(method.model.parameters())
+    assert want > 0
+    assert got["distill"].item() == pytest.approx(want.item(), rel=1e-9)
+    assert got["loss"].item() == pytest.approx(0.4 * want.item(), rel=1e-9)
+    for parameter, gradient in zip(parameters, torch.autograd.grad(0.4 * want, parameters, allow_unused=True)):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-7, atol=1e-10)
     assert all(q.grad is None for q in teacher.parameters())
 
 

@@ -49,6 +49,35 @@ def random_mixer(width=16, heads=2) -> DeltaMixer:
     return layer
 
 
+@torch.no_grad()
+@pytest.mark.usefixtures("double")
+def test_the_mixer_is_its_formula():
+    """Convolution, gates, both scans and their scales, one position of one head after the other."""
+    layer, x, L, H, d = random_mixer(), torch.randn(2, 6, 16), 6, 2, 8
+    z, wide = x @ layer.gate.weight.T, x @ layer.qkv.weight.T
+    taps = layer.convolution.weight[:, 0]
+    mixed = torch.zeros_like(wide)
+    for l in range(L):
+        for tap, neighbour in enumerate((l - 2, l - 1, l, l + 1)):
+            if 0 <= neighbour < L:
+                mixed[:, l] += taps[tap] * wide[:, neighbour]
+    q, k, v = (mixed * mixed.sigmoid()).view(2, L, 3, H, d).unbind(2)
+    q, k = (y / (y.square().sum(-1, keepdim=True) + 1e-6).sqrt() for y in (q, k))
+    rate, write = (x @ layer.rates.weight.T).view(2, L, 2, H).unbind(2)
+    decay = torch.exp(-layer.decay_scale.exp() * torch.log1p(torch.exp(rate + layer.decay_bias)))
+    y = torch.zeros(2, L, H, d)
+    for scale, order in zip(layer.scale, (range(L), reversed(range(L))), strict=True):
+        S = torch.zeros(2, H, d, d)
+        for l in order:
+            S = decay[:, l, :, None, None] * S
+            error = v[:, l] - torch.einsum("bhk,bhkv->bhv", k[:, l], S)
+            S = S + torch.einsum("bhk,bhv->bhkv", k[:, l], write[:, l, :, None].sigmoid() * error)
+            o = torch.einsum("bhk,bhkv->bhv", q[:, l], S)
+            y[:, l] += scale * o / (o.square().mean(-1, keepdim=True) + 1e-3).sqrt()
+    want = (y.flatten(2) * z * z.sigmoid()) @ layer.out.weight.T
+    assert relative(layer(x)[0], want) <= 1e-10
+
+
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("build", [lambda: silu, lambda: unit, lambda: ShortConvolution(16, 4, 0.5), random_mixer])
 @pytest.mark.parametrize("L", [1, 5, 70])

@@ -9,6 +9,7 @@ from dbtm.sampling.decode import count_committed, propose
 from dbtm.sampling.refine import NOISE, Passes, keys, noise, refine
 from dbtm.simplex import State
 from tests.conftest import random_map
+from tests.sampling.oracle import dense_rounds
 
 L, V = 9, 7
 
@@ -22,6 +23,32 @@ def prompts(n, seed=0):
     generator = np.random.default_rng(seed)
     tokens, clean = generator.integers(0, V, (n, L)), generator.random((n, L)) < 0.3
     return tokens, clean
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("scorer", ["confidence", "quality"])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize(("commit", "penalty"), [(True, 0.0), (True, 1.5), (False, 0.0)])
+def test_rounds_are_the_papers_algorithm(scorer, temperature, commit, penalty):
+    """Tokens, C_r and scores of every round, and the evaluations used; a map in training samples without dropout."""
+    drawn = {"temperature": temperature, "repetition_penalty": penalty, "sigma": 1.4}
+    options = SampleConfig(nfe=3, kappa=0.45, scorer=scorer, commit=commit, **drawn)
+    model = random_map(length=6, dropout=0.5).double().train()
+    tokens, clean = (x[:, :6] for x in prompts(5))
+    trace = Sampler(model, options).sample(tokens=tokens, clean=clean, seed=8, trace=True)
+    assert model.training
+    model.eval()
+    for b in range(5):
+        given = [int(token) if known else None for token, known in zip(tokens[b], clean[b])]
+        want = dense_rounds(model, b, given, options, seed=8)
+        assert trace.nfe[b] == len(want)
+        assert trace.tokens[b].tolist() == want[-1][0]
+        for r, got in enumerate(trace.rounds):
+            now = want[min(r, len(want) - 1)]  # a sample that is done stays as it is
+            assert got.tokens[b].tolist() == now[0]
+            assert got.committed[b].tolist() == now[1]
+            assert got.score[b].tolist() == pytest.approx(now[2], rel=1e-6)
+    assert len(trace.rounds) == trace.nfe.max()
 
 
 @pytest.mark.parametrize("scorer", ["confidence", "quality", "spread", "none"])
@@ -152,16 +179,22 @@ def test_temperature_sampling_is_unbiased():
 
 def test_repetition_penalty_is_the_papers():
     torch.manual_seed(1)
-    logits, tokens = torch.randn(2, L, V), torch.randint(0, V, (2, L))
-    committed = torch.rand(2, L) < 0.5
+    logits, tokens = torch.randn(2, 50, V), torch.randint(0, V, (2, 50))
+    committed = torch.rand(2, 50) < 0.5
     counts = count_committed(tokens, committed, V)
     for b in range(2):
         for j in range(V):
-            assert counts[b, j] == sum(1 for l in range(L) if committed[b, l] and tokens[b, l] == j)
-    p = logits.softmax(-1) / (1 + counts[:, None, :]) ** 0.7
+            assert counts[b, j] == sum(1 for l in range(50) if committed[b, l] and tokens[b, l] == j)
+    cost = (1 + counts[:, None, :]) ** 0.7
+    p = logits.softmax(-1) / cost
     got, score = propose(logits, 0.0, None, 0.7, counts)
     assert torch.equal(got, p.argmax(-1))
     torch.testing.assert_close(score, p.amax(-1))
+    uniform = torch.rand(2, 50, dtype=torch.float64)
+    sums = ((logits.double() / 0.3).softmax(-1) / cost).cumsum(-1)
+    got, score = propose(logits, 0.3, uniform, 0.7, counts)
+    assert torch.equal(got, (sums <= uniform[..., None] * sums[..., -1:]).sum(-1))
+    torch.testing.assert_close(score, p.gather(-1, got[..., None]).squeeze(-1))
 
 
 def test_a_penalised_round_by_hand():

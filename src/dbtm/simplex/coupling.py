@@ -9,8 +9,8 @@ from dbtm.simplex.noise import Noise
 def ot_cost(noise: Tensor | Noise, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
     """Cost_ij = -sum_l x0_i[l, x1_j[l]] of giving noise row i to data row j, over j's target positions, (B, B).
 
-    It is |x0_i - x1_j|^2 / 2 up to terms that no permutation changes, and needs B numbers of x0 a position: neither
-    one-hots nor all of x0.
+    It is |x0_i - x1_j|^2 / 2 up to terms that no permutation changes (where all rows have the same target positions),
+    and needs B numbers of x0 a position: neither one-hots nor all of x0.
     """
     rows = []
     for i in range(0, len(noise), at_once := max(1, 2**24 // tokens_BL.numel())):

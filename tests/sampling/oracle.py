@@ -1,0 +1,56 @@
+"""alg:btm-sampling-refinement with dense states, one sample and one position at a time, for `refine` to agree with."""
+
+import math
+
+import torch
+
+from dbtm import rng
+from dbtm.config import SampleConfig
+from dbtm.nn import TransportMap
+from dbtm.sampling.refine import CHOICE, NOISE
+
+Round = tuple[list[int], list[bool], list[float]]  # tokens, whether in C_r, scores
+
+
+def dense_rounds(
+    model: TransportMap, index: int, given: list[int | None], options: SampleConfig, seed: int
+) -> list[Round]:
+    """The rounds of sample number `index`, with a token or None given at every position; L x V numbers in float64."""
+    L, V, k = len(given), model.config.vocab, options.nfe
+    e, everywhere = torch.eye(V, dtype=torch.float64), range(L)
+    free = [l for l in everywhere if given[l] is None]
+    tokens, score = list(given), [1.0] * L
+    held = {l: e[given[l]] for l in everywhere if l not in free}  # what a position holds, where it is not noise
+    rounds = []
+    for r in range(1, k + 1):
+        x0 = options.sigma * rng.normal(rng.fold(seed, NOISE, index, r)[None], L, V, dtype=torch.float64)[0]
+        x = torch.stack([held.get(l, x0[l]) for l in everywhere])[None]
+        T = model(x)[0]
+
+        # proposals on R_r, or non-committing on all that was not given
+        remaining = [l for l in free if l not in held] if options.commit else free
+        settled = [tokens[l] for l in everywhere if l not in remaining]
+        penalty = torch.tensor([(1.0 + settled.count(j)) ** options.repetition_penalty for j in range(V)])
+        u = rng.uniform(rng.fold(seed, CHOICE, index, r)[None], L)[0]
+        for l in remaining:
+            if options.temperature:
+                weight = T[l] ** (1 / options.temperature) / penalty  # softmax(f / temp) up to a factor
+                tokens[l] = sum(s <= u[l] * weight.sum() for s in weight.cumsum(0)).item()
+            else:
+                tokens[l] = (T[l] / penalty).argmax().item()
+            score[l] = (T[l] / penalty)[tokens[l]].item()
+        if options.scorer == "quality":
+            z = model.quality_logits(model.hidden(model.embed_dense(x)[0])[0], torch.tensor([tokens]))[0].tolist()
+            score = [1 / (1 + math.exp(-z[l])) if l in remaining else score[l] for l in everywhere]
+
+        # eq:commit-rule; non-committing, at least a share r/k is held, chosen anew
+        least = math.ceil(len(remaining) / (k - r + 1)) if options.commit else math.ceil(len(free) * r / k)
+        best = sorted(remaining, key=lambda l: -score[l])[:least]
+        for l in remaining:
+            held.pop(l, None)
+            if score[l] >= options.kappa or l in best:
+                held[l] = e[tokens[l]] if options.commit else T[l]
+        rounds.append((list(tokens), [l in held for l in everywhere], list(score)))
+        if options.commit and len(held) == L:
+            break
+    return rounds
