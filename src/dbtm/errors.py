@@ -29,6 +29,6 @@ _NO_MEMORY = (
 
 def out_of_memory(error: Exception) -> bool:
     """Whether memory ran out, or would: what Python, NumPy and PyTorch raise then, on a CPU and on a GPU."""
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # PyTorch's, not imported here
         return True
     return isinstance(error, RuntimeError | ValueError) and any(words in str(error) for words in _NO_MEMORY)
