@@ -1,6 +1,6 @@
 """The one exception a user's mistake raises: the command prints it as a single line and exits with code 2.
 
-So it does where memory runs out.
+Running out of memory ends the same way.
 """
 
 import difflib

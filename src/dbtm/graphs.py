@@ -37,7 +37,7 @@ def record(run: Callable[[], Outputs], pool: Any = None) -> Callable[[], Outputs
 class Replayed:
     """A function of tensors whose rows (first axis) do not see each other, recorded for every size it meets.
 
-    Sizes are rounded up to powers of two, so that few recordings serve; what stands in the rows in excess is not read.
+    Sizes are rounded up to powers of two, so that few recordings serve; results of the rows that fill up are dropped.
     """
 
     def __init__(self, function: Callable[..., Tensor], record: Record = record):

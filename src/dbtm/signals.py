@@ -1,4 +1,4 @@
-"""Signals that end a process, turned into the way out that cleans up, or into a question to a loop."""
+"""Signals that end a process: leave through every `finally`, or ask a loop to stop after its step."""
 
 import signal
 import sys

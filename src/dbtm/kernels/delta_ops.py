@@ -1,4 +1,4 @@
-"""What a compiler should not look into of the chunked delta rule: `torch.ops.dbtm.*`.
+"""Custom operators of the chunked delta rule, which torch.compile does not look into: `torch.ops.dbtm.*`.
 
 Two steps of the plain form, which are short chains of batched matrix products made in place and would be unrolled into
 long graphs; and the whole of the Triton form.

@@ -252,7 +252,7 @@ class DBTM:
             counted = target & ~(committed if ril.commit else start)
             rows = self.rows(~committed | counted)
             trunk, _ = self.model.hidden(self.model.condition(h, p))
-            if not ril.commit or self.model.recall is not None:
+            if (not ril.commit or self.model.recall is not None) and r < k:
                 with torch.no_grad():
                     p = self.model.head(trunk)[0].softmax(-1)
             if ril.commit and not ril.count_committed_now:  # what counts is known only after a look at the scores

@@ -82,7 +82,7 @@ def teacher_rollout(
             rounds.append(now._replace(counted=~after))
         if config.commit:
             tokens = torch.where(after & ~committed, proposed, tokens)
-        else:
+        elif r < config.depth:
             p = teacher.head(trunk)[0].softmax(-1)
         committed = after
     # committed mode: what was committed on the way to the last round keeps its token

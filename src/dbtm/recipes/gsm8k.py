@@ -1,4 +1,4 @@
-"""Grade-school maths: the paper's TinyGSM recipe to the letter, and a small one for one GPU."""
+"""Grade-school maths: the paper's TinyGSM recipe, and a small one for one GPU."""
 
 from dbtm.config import (
     LossConfig,

@@ -1,4 +1,4 @@
-"""Sudoku: the paper's recipe to the letter, ours, and a small one for a CPU."""
+"""Sudoku: the paper's recipe, ours, and a small one for a CPU."""
 
 from dataclasses import replace
 

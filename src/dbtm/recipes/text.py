@@ -1,4 +1,4 @@
-"""Text: the paper's LM1B and OpenWebText recipes to the letter, and ours.
+"""Text: the paper's LM1B and OpenWebText recipes, and ours.
 
 All of them read a prepared set: `dbtm train text --data DIR`. Ours take vocabulary and length from it.
 """

@@ -137,20 +137,25 @@ def refine(
 def _score(
     model, passes: Passes, trunk, tokens, committed, options: SampleConfig, choice_B: Tensor | None, scorer: str
 ) -> tuple[Tensor, Tensor]:
-    """Proposed tokens and their commit score; logits exist for as many samples at a time as the budget holds."""
-    vocab = model.config.vocab
-    parts = []
-    for rows in torch.arange(len(tokens), device=tokens.device).split(max(1, BUDGET // (12 * vocab * tokens.shape[1]))):
-        uniform = None if choice_B is None else rng.uniform(choice_B[rows], tokens.shape[1])
-        counts = None
-        if options.repetition_penalty:
-            counts = count_committed(tokens[rows], committed[rows], vocab)
-        logits, _ = model.head(trunk[rows])
-        parts.append(propose(logits, options.temperature, uniform, options.repetition_penalty, counts))
-    proposed, confidence = (torch.cat(x) for x in zip(*parts, strict=True))
+    """Proposed tokens and their commit score, where nothing is committed; elsewhere the token that is there, and 1.
+
+    Logits exist for as many positions at a time as the budget holds.
+    """
+    vocab, length = model.config.vocab, tokens.shape[1]
+    wide = torch.promote_types(trunk.dtype, torch.float32)
+    proposed, confidence = tokens.clone(), torch.ones(tokens.shape, dtype=wide, device=tokens.device)
+    counts = count_committed(tokens, committed, vocab) if options.repetition_penalty else None
+    uniform = None if choice_B is None else rng.uniform(choice_B, length).flatten()
+    bytes_a_logit = 32 if options.temperature or options.repetition_penalty else 12
+    free, states = (~committed).flatten().nonzero().squeeze(-1), trunk.flatten(0, 1)
+    for at in free.split(max(1, BUDGET // (bytes_a_logit * vocab))):
+        logits, _ = model.head(states[at])
+        chosen = None if uniform is None else uniform[at, None]
+        seen = None if counts is None else counts[at // length]
+        found, p = propose(logits[:, None], options.temperature, chosen, options.repetition_penalty, seen)
+        proposed.view(-1)[at], confidence.view(-1)[at] = found[:, 0], p[:, 0].to(confidence.dtype)
     if scorer == "quality":
-        settled = torch.where(committed, tokens, proposed)
-        return proposed, passes.quality(trunk, settled).sigmoid()
+        return proposed, passes.quality(trunk, proposed).sigmoid()
     if scorer == "none":
         return proposed, torch.ones_like(confidence)
     return proposed, confidence

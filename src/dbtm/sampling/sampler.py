@@ -52,7 +52,7 @@ class Sampler:
     def with_options(self, **changes) -> SampleConfig:
         """The model's own options with some changed; kappa and penalty, where not given, are tuned for the budget.
 
-        The penalty is one of commits: held distributions know none.
+        The penalty counts committed tokens: with commit=False it is off.
         """
         values = {f.name: getattr(self.options, f.name) for f in fields(SampleConfig)}
         nfe = changes.get("nfe", self.options.nfe)

@@ -1,6 +1,6 @@
 """The figures of the theory lab by name: what each one shows, which options it reads, and how it is saved.
 
-A figure is a function Setting -> Drawing: a `draw_*` module, an entry in FIGURES, and its name in the command's list.
+A figure is a function Setting -> Drawing: a `draw_*` module and an entry in FIGURES.
 """
 
 import importlib

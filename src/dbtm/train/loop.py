@@ -155,7 +155,7 @@ class Trainer:
         if metrics:
             metrics.close()
         self.world.barrier()
-        return saved or self.out / f"step-{self.step:08d}"
+        return saved or self._folder()
 
     def _decaying(self) -> bool:
         """Whether the learning rate depends on the length of the run by now."""

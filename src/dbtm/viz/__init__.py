@@ -1,1 +1,1 @@
-"""Traces to look at: in the terminal (`grid`) and as a page that replays them (`page`)."""
+"""Things to look at: traces in the terminal and as pages that replay them, frontiers, the map on the 2-simplex."""

@@ -20,7 +20,7 @@ def learned_vertex(model: TransportMap, x: np.ndarray) -> np.ndarray:
 
 
 def draw(model: TransportMap, p: tuple[float, ...], path: Path, cells: int = 160) -> Path:
-    """Basins in the plane of the simplex: learned and exact, side by side, with prior samples' ends below."""
+    """Basins in the plane of the simplex: learned and exact, side by side."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -111,10 +111,7 @@ def load_llama(file: GGUF, config: LlamaConfig, dtype: torch.dtype) -> Llama:
 
 def build_tokenizer(file: GGUF) -> "Tokenizer":
     """Byte-level BPE with the file's tokens and merges, cut into words as its pre-tokenizer says."""
-    try:
-        from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    except ImportError:
-        raise UsageError("reading a GGUF file needs the package tokenizers: pip install tokenizers") from None
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     said = {name: file.metadata.get(f"tokenizer.ggml.{name}") for name in ("model", "pre", "tokens", "merges")}
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)

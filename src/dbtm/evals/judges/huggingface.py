@@ -69,7 +69,7 @@ def load(name: str) -> tuple[Any, Any]:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
         raise UsageError(
-            f"the judge '{name}' needs the package transformers: pip install transformers (smollm2 and GGUF files "
+            f"the judge '{name}' needs the package transformers: pip install 'dbtm[hf]' (smollm2 and GGUF files "
             "do without it)"
         ) from None
     for library in ("huggingface_hub", "transformers"):

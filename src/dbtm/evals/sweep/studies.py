@@ -39,7 +39,7 @@ def frontier(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
         asked = dict(zip(Grid._fields, values, strict=True))
         asked = {name: value for name, value in asked.items() if value is not None}
         if not sampler.options.commit:
-            del asked["repetition_penalty"]  # which is one of commits
+            del asked["repetition_penalty"]  # which counts committed tokens
         yield Cell("frontier", str(asked["nfe"]), "", asked | _by_score(sampler))
         if sampler.options.scorer == "spread":
             yield Cell("frontier", str(asked["nfe"]), "", {n: v for n, v in asked.items() if n != "kappa"})

@@ -27,6 +27,7 @@ class Sudoku(Task):
     """A pool of puzzles from our generator, drawn with replacement, under random symmetries."""
 
     name = "sudoku"
+    of_evaluation = ("evaluate_clues", "evaluate_n")
     box: int = 3
     clues: tuple[tuple[int, int], ...] = ((30, 30), (35, 35), (40, 40))  # ranges of clue counts, mixed in equal parts
     pool: int = 48_000  # puzzles of each range

@@ -113,7 +113,7 @@ class Blocks:
 class Prepared:
     """A prepared set, opened for reading. What is missing, cut short or altered is refused by name.
 
-    To open a set compares the sha256 of its tokenizer; of the training split, which may be large, it only reads the
+    Opening a set compares the sha256 of its tokenizer; of the training split, which may be large, it only reads the
     sizes of files; `verify` reads all of them.
     """
 
