@@ -7,8 +7,10 @@ from pathlib import Path
 
 from typer.main import get_command
 
+from dbtm import methods
 from dbtm.cli import app
 from dbtm.loading import find
+from dbtm.tasks import base
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -20,6 +22,26 @@ def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     assert len(code.strip().splitlines()) == 5
     exec(compile(code, "README.md", "exec"), {})
     assert "[[" in capsys.readouterr().out
+
+
+def test_the_page_on_ones_own_runs(tmp_path, monkeypatch, capsys):
+    """A task and a method that are told about there are trained, saved, loaded and sampled."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own.md").read_text(), re.S)
+    assert len(blocks) == 2
+    told: dict = {}
+    try:
+        for code in blocks:
+            exec(compile(code, "own.md", "exec"), told)
+    finally:
+        base._TASKS.pop("parity", None)
+        methods._METHODS.pop("cross-entropy", None)
+    out, err = capsys.readouterr()
+    assert out.count("[[") == 2
+    assert "score" in err
+    assert "cross_entropy" in err
+    saved = [json.loads(path.read_text())["method"] for path in tmp_path.glob("runs/*/step-*/config.json")]
+    assert sorted(saved) == ["cross-entropy", "dbtm"]
 
 
 def test_its_tables_are_those_of_results():

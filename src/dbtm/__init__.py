@@ -7,10 +7,13 @@ __version__ = "0.1.0"
 
 # public name -> module; nothing heavy is imported until a name is used
 _PUBLIC = {
+    "Batch": "dbtm.tasks",
+    "Examples": "dbtm.methods.base",
+    "Method": "dbtm.methods.base",
+    "Part": "dbtm.methods.base",
     "RunConfig": "dbtm.config",
     "Sampler": "dbtm.sampling",
     "Task": "dbtm.tasks",
-    "Batch": "dbtm.tasks",
     "Trace": "dbtm.sampling",
     "TransportMap": "dbtm.nn",
     "UsageError": "dbtm.errors",
@@ -19,6 +22,7 @@ _PUBLIC = {
     "override": "dbtm.config",
     "recipe": "dbtm.recipes",
     "register": "dbtm.tasks",
+    "register_method": "dbtm.methods",
 }
 __all__ = ["__version__", *_PUBLIC]
 

@@ -1,5 +1,6 @@
 """Loading a trained map: `dbtm.load(checkpoint)` gives a Sampler."""
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import torch
 
 from dbtm import config as configuration
 from dbtm.errors import UsageError
+from dbtm.methods import method_class
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
 from dbtm.train import checkpoint
@@ -44,7 +46,7 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     if target.type == "cuda":
         model.compute_dtype = torch.bfloat16
     model.to(target).eval().requires_grad_(False).fix()
-    return Sampler(model, config.sampling(), task)
+    return method_class(config.method).sampler(model, replace(config, task=task))
 
 
 def fast_bf16(device: torch.device) -> bool:

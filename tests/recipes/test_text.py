@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dbtm.config import dumps, override
-from dbtm.methods import build_method
+from dbtm.methods import method_class
 from dbtm.nn import TransportMap
 from dbtm.recipes import recipe
 
@@ -111,6 +111,6 @@ def test_they_build_at_a_small_size(name):
         "model.width=16 model.heads=2 model.depth=1 model.quality_width=16 model.quality_heads=2 model.quality_depth=1"
     )
     run = override(recipe(name), [*small.split(), "task.vocab=50", "task.length=8"])
-    method = build_method(run)
+    method = method_class(run.method)(run)
     assert ("teacher" in method.frozen) == (run.distill.weight > 0)
     assert '"name": "text"' in dumps(run)

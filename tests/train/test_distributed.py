@@ -12,7 +12,7 @@ import torch.multiprocessing as mp
 
 from dbtm.config import DistillConfig
 from dbtm.train import checkpoint
-from dbtm.train.loop import Trainer
+from dbtm.train.loop import ASK_EVERY, Trainer
 from tests.train.test_resume import tiny_run
 
 
@@ -78,18 +78,22 @@ def test_two_ranks_equal_two_accumulation_steps(tmp_path):
 
 
 def test_torchrun_trains_and_resumes(tmp_path):
-    """The documented command, on two CPU processes: it trains, saves once, and continues."""
+    """The documented command, on two CPU processes: it trains, saves once, continues, and stops together."""
 
-    def run(steps: int) -> str:
+    def run(steps: int, *options: str) -> str:
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
         command += [str(free_port()), "-m", "dbtm", "train", "markov", "--out", str(tmp_path), "--resume", "auto"]
         for setting in (f"train.steps={steps}", "train.batch=8", "optim.warmup=1", "train.device=cpu"):
             command += ["--set", setting]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stderr
+        ended = subprocess.run([*command, *options], capture_output=True, text=True, env=environment, check=True)
+        assert ended.stdout.count("step-") == 1
+        return ended.stderr
 
     assert "step 3/3" in run(3)
     assert "step 5/5" in run(5)
     newest = checkpoint.latest(tmp_path)
     assert newest.name == "step-00000005"
     checkpoint.verify(newest)
+    assert f"stopped at step {ASK_EVERY} (the time is up)" in run(500, "--max-seconds", "0.001")
+    assert checkpoint.latest(tmp_path).name == f"step-{ASK_EVERY:08d}"

@@ -1,6 +1,7 @@
 """`dbtm train RECIPE`: train a recipe, or your own tokens."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,7 +77,8 @@ def train(
     except NonFiniteLoss as error:
         print(f"dbtm: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
-    print(folder)
+    if os.environ.get("RANK", "0") == "0":  # one of several processes tells it
+        print(folder)
 
 
 def _saved(folder: Path, recipe: "RunConfig") -> "RunConfig":

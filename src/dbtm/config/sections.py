@@ -304,6 +304,11 @@ class RunConfig:
                 f"distill.start={self.distill.start} is past the end of the run, train.steps={self.train.steps}"
             )
 
+    def on(self, task: Task) -> "RunConfig":
+        """The same for another task, with its vocabulary and length."""
+        model = dataclasses.replace(self.model, vocab=task.vocab, length=task.length)
+        return dataclasses.replace(self, task=task, model=model)
+
     def sampling(self) -> SampleConfig:
         """The sampler's options with the prior's scale filled in."""
         sigma = self.path.sigma if self.sample.sigma is None else self.sample.sigma

@@ -92,7 +92,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 
 
 def override(config: RunConfig, assignments: list[str]) -> RunConfig:
-    """Apply `section.key=value` assignments; values are JSON, or plain words for strings.
+    """Apply `section.key=value` assignments, and `method=name`; values are JSON, or plain words for strings.
 
     Overriding the task's vocabulary or length carries over to the model, so that one assignment is enough.
     """
@@ -101,6 +101,9 @@ def override(config: RunConfig, assignments: list[str]) -> RunConfig:
         path, equals, text = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set takes section.key=value, not '{assignment}'")
+        if path == "method":
+            values[path] = text
+            continue
         section, dot, key = path.partition(".")
         if section not in values:
             raise UsageError(f"unknown section '{section}' in --set {assignment}{nearest(section, values)}")

@@ -5,14 +5,24 @@ from typing import TYPE_CHECKING
 from dbtm.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from dbtm.config import RunConfig
     from dbtm.methods.base import Method
 
+_METHODS: "dict[str, type[Method]]" = {}
 
-def build_method(config: "RunConfig") -> "Method":
-    """The method a configuration asks for, with fresh weights from its seed."""
-    if config.method != "dbtm":
-        raise UsageError(f"unknown method '{config.method}'{nearest(config.method, ['dbtm'])}")
-    from dbtm.methods.dbtm import DBTM
 
-    return DBTM(config)
+def register_method(cls: "type[Method]") -> "type[Method]":
+    """Make a method known by its name, so that runs can ask for it and checkpoints of it can be loaded."""
+    if not cls.name:
+        raise UsageError(f"the method {cls.__name__} needs a name")
+    _METHODS[cls.name] = cls
+    return cls
+
+
+def method_class(name: str) -> "type[Method]":
+    """The class of a registered method."""
+    from dbtm.methods import dbtm  # noqa: F401 - registers itself
+
+    if name not in _METHODS:
+        hint = nearest(name, _METHODS)
+        raise UsageError(f"unknown method '{name}'{hint} (a method of your own must be imported and registered first)")
+    return _METHODS[name]

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from dbtm import rng
+from dbtm.errors import UsageError
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
+
+if TYPE_CHECKING:
+    from dbtm.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -46,35 +52,60 @@ class Part(NamedTuple):
     terms: dict[str, Tensor]
 
 
-class Method(Protocol):
-    """A way to train and sample: DBTM, and later its peers."""
+class Method:
+    """A way to train and sample. One of one's own needs `parts` alone:
 
-    model: TransportMap  # what is trained, averaged (EMA) and saved
-    frozen: dict[str, TransportMap]  # further modules whose weights belong to the state of the run (a teacher)
+    @register_method
+    class CrossEntropy(Method):
+        name = "cross-entropy"
+
+        def parts(self, examples):
+            ...
+            yield Part(loss, {"ce": loss})
+    """
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, config: "RunConfig"):
+        self.config = config
+        with torch.random.fork_rng():
+            torch.manual_seed(config.train.seed)
+            self.model = TransportMap(config.model)  # what is trained, averaged (EMA) and saved
+        if config.model.position_axes:
+            self.model.position_ids.copy_(position_ids(config))
+        self.frozen: dict[str, TransportMap] = {}  # modules whose weights also belong to the run's state (a teacher)
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         """The objective in parts: each is backpropagated before the next is asked for, so that only one part's
         activations are alive at a time. A term may come in several parts; they add up.
         """
-        ...
+        raise NotImplementedError
 
     def prepare(self, examples: Examples) -> Examples:
         """What can be done for a micro-batch without the weights; it is called ahead of time, in another thread."""
-        ...
+        return examples
 
     def phase(self, step: int) -> tuple[int, ...]:
         """Which of the terms that start late are on at a step: steps of one phase run the same operations, on the same
         tensors.
         """
-        ...
+        return ()
 
     def after_step(self, step: int, ema: TransportMap) -> None:
         """Called once after every optimizer step, with the averaged model."""
-        ...
 
-    def sampler(self, model: TransportMap) -> Sampler:
+    @classmethod
+    def sampler(cls, model: TransportMap, config: "RunConfig") -> Sampler:
         """A sampler for these weights."""
-        ...
+        return Sampler(model, config.sampling(), config.task)
+
+
+def position_ids(config: "RunConfig") -> Tensor:
+    """The task's entries of the learned position tables, which must fit the tables the model has."""
+    ids, axes = config.task.position_ids(), config.model.position_axes
+    if ids is None or ids.shape != (config.model.length, len(axes)) or (ids.max(0) >= np.array(axes)).any():
+        raise UsageError(f"model.position_axes={list(axes)} does not fit the positions of task '{config.task.name}'")
+    return torch.from_numpy(ids)
 
 
 def backward(method: Method, examples: Examples, scale: float = 1.0) -> dict[str, Tensor]:

@@ -4,19 +4,17 @@ import copy
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dbtm import losses, rng
 from dbtm.config import RunConfig
-from dbtm.errors import UsageError
 from dbtm.kernels.noise import coupling_cost
 from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
-from dbtm.methods.base import Examples, Part
+from dbtm.methods import register_method
+from dbtm.methods.base import Examples, Method, Part
 from dbtm.methods.distill import distill_parts, teacher_rollout
 from dbtm.nn import TransportMap
-from dbtm.sampling.sampler import Sampler
 from dbtm.simplex import Noise, State, assignment, commit, commitment_time, interpolate, partial_context
 
 # streams of random numbers within a step
@@ -24,17 +22,14 @@ NOISE, TIME, FRACTION, CONTEXT, ROUND, START, TURN = range(7)
 RIDING = 0.25  # boundary rows per row at I_t, up to which they share its pass
 
 
-class DBTM:
+@register_method
+class DBTM(Method):
     """Puts coupling, interpolant, map and losses together."""
 
+    name = "dbtm"
+
     def __init__(self, config: RunConfig):
-        self.config = config
-        with torch.random.fork_rng():
-            torch.manual_seed(config.train.seed)
-            self.model = TransportMap(config.model)
-        if config.model.position_axes:
-            self.model.position_ids.copy_(self.position_ids(config))
-        self.frozen: dict[str, TransportMap] = {}
+        super().__init__(config)
         if config.distill.weight:
             self.frozen["teacher"] = copy.deepcopy(self.model).requires_grad_(False).eval()
         path, loss, ril = config.path, config.loss, config.ril
@@ -51,16 +46,6 @@ class DBTM:
             "ril_quality": ril.weight * ril.quality,
             "distill": config.distill.weight,
         }
-
-    @staticmethod
-    def position_ids(config: RunConfig) -> Tensor:
-        """The task's entries of the learned position tables, which must fit the tables the model has."""
-        ids, axes = config.task.position_ids(), config.model.position_axes
-        if ids is None or ids.shape != (config.model.length, len(axes)) or (ids.max(0) >= np.array(axes)).any():
-            raise UsageError(
-                f"model.position_axes={list(axes)} does not fit the positions of task '{config.task.name}'"
-            )
-        return torch.from_numpy(ids)
 
     # -- the step --------------------------------------------------------------------------------------------------
 
@@ -294,9 +279,6 @@ class DBTM:
         if "teacher" in self.frozen and step >= distill.start and (step - distill.start) % distill.refresh == 0:
             self.frozen["teacher"].load_state_dict(ema.state_dict())
             self.frozen["teacher"].fix()
-
-    def sampler(self, model: TransportMap) -> Sampler:
-        return Sampler(model, self.config.sampling(), self.config.task)
 
 
 def _one_over(target: Tensor) -> Tensor:

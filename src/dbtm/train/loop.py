@@ -16,7 +16,7 @@ from dbtm import config as configuration
 from dbtm import rng
 from dbtm.config import RunConfig, TrainConfig
 from dbtm.errors import UsageError, nearest
-from dbtm.methods import build_method
+from dbtm.methods import method_class
 from dbtm.methods.base import Examples, backward
 from dbtm.signals import StopOnSignal
 from dbtm.tasks.base import Task
@@ -28,6 +28,8 @@ from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
 from dbtm.train.prefetch import Prefetch
+
+ASK_EVERY = 8  # steps after which several devices ask each other whether to stop, for which they wait for their GPUs
 
 
 class NonFiniteLoss(RuntimeError):
@@ -67,7 +69,7 @@ class Trainer:
         self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
         if self.world.first:
             config.task.prepare_evaluation()
-        self.method = build_method(config)
+        self.method = method_class(config.method)(config)
         self.model = self.method.model.to(self.device).train()
         for module in self.method.frozen.values():
             module.to(self.device)
@@ -132,7 +134,8 @@ class Trainer:
                 self.step += 1
                 late = max_seconds is not None and time.monotonic() - started >= max_seconds
                 late = late or (pace is not None and pace.over())
-                stopping = self.world.agree(bool(stop.signal) or late, self.device)
+                asked = self.world.size == 1 or self.step % ASK_EVERY == 0
+                stopping = asked and self.world.agree(bool(stop.signal) or late, self.device)
                 ending = stopping or self.step == train.steps
                 evaluating = self.step == train.steps or (
                     not stopping and train.evaluate_every and self.step % train.evaluate_every == 0
@@ -241,11 +244,12 @@ class Trainer:
         """The task's quick measure on the averaged weights; it picks the best checkpoint."""
         if not metrics:
             return
-        values = self.config.task.evaluate(self.method.sampler(self.ema.model), self.config.train.seed)
+        values = self.config.task.evaluate(self.method.sampler(self.ema.model, self.config), self.config.train.seed)
         if not values:
             return
         metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})
-        metrics.say(f"step {self.step}  " + "  ".join(f"{k} {v:.4f}" for k, v in values.items() if k != "score"))
+        shown = {k: v for k, v in values.items() if k != "score"} or values
+        metrics.say(f"step {self.step}  " + "  ".join(f"{k} {v:.4f}" for k, v in shown.items()))
         best, task = checkpoint.best(self.out), self.config.task
         measured = {name: getattr(task, name) for name in task.of_evaluation}
         if best is not None and best.get("measured", measured) != measured:
