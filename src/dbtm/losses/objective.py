@@ -1,4 +1,4 @@
-"""The full objective (end of sec:refinement-in-loop)."""
+"""Terms into one number."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,5 @@ def total(per_token: Tensor, target: Tensor) -> Tensor:
 
 
 def objective(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """L = transport + l_semi semi + l_bnd bnd + l_anchor anchor + l_phi quality + l_ril (ril + l_quality ril_quality)
-    + l_distill distill, over the terms that are present.
-    """
+    """The weighted sum of the terms that are present."""
     return torch.stack([weights[name] * term for name, term in terms.items()]).sum()

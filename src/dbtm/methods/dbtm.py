@@ -36,7 +36,7 @@ class DBTM(Method):
         self.t_anchor = (
             commitment_time(config.model.vocab, path.sigma, path.a) if path.t_anchor is None else path.t_anchor
         )
-        self.weights = {
+        self.weights = {  # lambda of every term
             "transport": loss.transport,
             "semigroup": loss.semigroup,
             "boundary": loss.boundary,
@@ -59,7 +59,10 @@ class DBTM(Method):
         return *(int(bool(weight) and step >= start) for weight, start in starts), teacher
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """The objective, one network pass at a time.
+        """The objective, one network pass at a time (end of sec:refinement-in-loop):
+
+            L = transport + l_semi semigroup + l_bnd boundary + l_anchor anchor + l_phi quality
+                + l_ril (ril + l_quality ril_quality) + l_distill distill
 
         x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
         to the embedding when the last of them has been backpropagated.
@@ -155,8 +158,9 @@ class DBTM(Method):
         free, target, inside = ~now.clean, ~some.prompt, ~edge.prompt[:m]
         anchored = free & (t_BL > self.t_anchor)
         at_free, at_data = _one_over(target), _one_over(inside)
-        alpha = torch.cat((weights.transport * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
-        beta = torch.cat((weights.anchor * at_free * anchored, weights.boundary * at_data * inside))
+        lambdas = self.weights
+        alpha = torch.cat((lambdas["transport"] * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
+        beta = torch.cat((lambdas["anchor"] * at_free * anchored, lambdas["boundary"] * at_data * inside))
         rows = self.rows(torch.cat((free, inside)))
         trunk, dtrunk = self.model.hidden(*self.model.embed(both, torch.cat((noise_BLD[:n], noise_BLD[:m]))))
         read = self.read_head(trunk, dtrunk, both.tokens, alpha, beta, rows)
@@ -179,7 +183,7 @@ class DBTM(Method):
     def boundary_part(self, state: State, noise_BLD: Tensor, examples: Examples) -> Part:
         """CE(T(x1), x1) in a pass of its own."""
         inside = ~examples.prompt
-        beta = self.config.loss.boundary * _one_over(inside) * inside
+        beta = self.weights["boundary"] * _one_over(inside) * inside
         rows = self.rows(inside)
         trunk, _ = self.model.hidden(self.model.embed(state.at_data(), noise_BLD)[0])
         read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
@@ -245,7 +249,7 @@ class DBTM(Method):
                 with torch.no_grad():
                     look = self.read_head(trunk, None, state.tokens, nothing, nothing, rows)
                 counted = counted & ~commit(look.right, committed, r, k, ril.kappa)
-            beta = counted * _one_over(target) * ril.weight
+            beta = self.weights["ril"] * _one_over(target) * counted
             read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
             committed = commit(read.right, committed, r, k, ril.kappa)
             terms = {"ril": losses.total(read.endpoint * counted, target)}
@@ -269,7 +273,9 @@ class DBTM(Method):
         turn_B = (rng.uniform(examples.key(TURN), 1)[:, 0] * length).long()
         teacher, config = self.frozen["teacher"], self.config.distill
         rounds, end = teacher_rollout(teacher, config, state.rows(some), examples.prompt, turn_B, self.rows)
-        return distill_parts(self.model, rounds, end, noise_BLD[some], ~examples.prompt, config.weight, self.rows)
+        return distill_parts(
+            self.model, rounds, end, noise_BLD[some], ~examples.prompt, self.weights["distill"], self.rows
+        )
 
     # -- what else the trainer asks for ----------------------------------------------------------------------------
 
