@@ -16,6 +16,7 @@ import torch
 
 from dbtm import config as configuration
 from dbtm.config import DistillConfig, LossConfig, OptimConfig, RilConfig, RunConfig, TrainConfig
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch
 from dbtm.tasks.own import Own
@@ -172,7 +173,7 @@ def test_data_may_move_but_not_change(tmp_path):
     del state["data"]
     (folder / "state.json").write_text(json.dumps(state))
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["state.json"] = checkpoint.sha256(folder / "state.json")
+    manifest["state.json"] = sha256(folder / "state.json")
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UsageError, match=r"another task\.data"):
         Trainer(moved, tmp_path / "run", resume=True)

@@ -60,9 +60,9 @@ def refuse_sigma(sampler: "Sampler | None", sigma: object) -> None:
 
 def model(sampler: "Sampler", checkpoint: str) -> dict[str, Any]:
     """What the JSON of an evaluation says about the model: where it is, its weights, and what it costs."""
+    from dbtm.digest import sha256
     from dbtm.evals.cost import cost
     from dbtm.loading import find
-    from dbtm.train.checkpoint import sha256
 
     return {
         "checkpoint": checkpoint,

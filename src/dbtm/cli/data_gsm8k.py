@@ -94,10 +94,10 @@ def _sources(
     files: list[Path], hub: str | None, synthetic: int, renumber: int, seed: int, plain: bool
 ) -> "Iterator[Source]":
     """All examples from the start; files, then the hub, then synthetic ones."""
+    from dbtm.digest import sha256
     from dbtm.tasks.gsm8k import data
     from dbtm.tasks.gsm8k.plain import plain as print_anew
     from dbtm.tasks.gsm8k.prepared import Source
-    from dbtm.train.checkpoint import sha256
 
     def source(about: dict[str, Any], found: "Iterator[Example]", renumber: int) -> Source:
         programs: Iterator[Example | None] = (example if example.code else None for example in found)

@@ -110,8 +110,8 @@ def _from_csv(sampler: "Sampler", path: Path) -> tuple[list[_Set], dict[str, Any
     """The puzzles of a file, and what the JSON says about them."""
     from rich.markup import escape
 
+    from dbtm.digest import sha256
     from dbtm.tasks.sudoku import csvfile
-    from dbtm.train.checkpoint import sha256
 
     puzzles_BC, solutions_BC = csvfile.read(path)
     n, cells = puzzles_BC.shape

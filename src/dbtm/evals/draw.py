@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.evals.provenance import machine
 from dbtm.evals.samples import SampleSet
 from dbtm.evals.text import text_task
 from dbtm.loading import find
 from dbtm.sampling import Sampler, Trace, integrate, iterate
-from dbtm.train.checkpoint import sha256
 
 Progress = Callable[[int], None]
 

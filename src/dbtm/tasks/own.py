@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from dbtm import rng
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
-from dbtm.train.checkpoint import sha256
 
 
 @lru_cache(maxsize=2)  # a batch may straddle two epochs

@@ -14,7 +14,6 @@ A checkpoint is written under a temporary name, synced, and renamed; an old one 
 So a folder named step-* is complete at every moment, whenever the process is killed. Nothing is ever unpickled.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -28,16 +27,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from dbtm import atomic
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.tasks.folder import is_prepared
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8,})")
-
-
-def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write(

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.judges.gguf_file import GGUF
 from dbtm.evals.judges.llama import Llama, LlamaConfig, unpermute
 from dbtm.loading import fast_bf16
-from dbtm.train.checkpoint import sha256
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

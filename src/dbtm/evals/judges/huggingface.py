@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.evals.judges.base import Judge
-from dbtm.train.checkpoint import sha256
 
 _LONGEST = 8192  # tokens of context that are used at most, whatever a model allows
 _FILES = (".safetensors", ".json", ".txt", ".model")  # what a model and its tokenizer are made of

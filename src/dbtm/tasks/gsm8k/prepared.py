@@ -10,7 +10,6 @@
 It is written under a temporary name, synced, and renamed: a folder of that name is whole (dbtm.tasks.folder).
 """
 
-import hashlib
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.tasks.folder import MANIFEST, published
 from dbtm.tasks.gsm8k.data import Example
@@ -71,7 +71,7 @@ def write(
             "pad": layout.pad,
             **(about or {}),
             **counts,
-            "files": {name: _sha256(temporary / name) for name in (*FILES, TOKENIZER)},
+            "files": {name: sha256(temporary / name) for name in (*FILES, TOKENIZER)},
         }
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return manifest
@@ -119,11 +119,6 @@ def _chunks(examples: Iterable[Example | None]) -> Iterator[list[Example | None]
         yield chunk
 
 
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +153,7 @@ class Prepared:
             path = self.folder / name
             if not path.is_file():
                 raise UsageError(f"{self.folder} is damaged: {name} is missing")
-            if _sha256(path) != self.files.get(name):
+            if sha256(path) != self.files.get(name):
                 raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
 
     @cached_property

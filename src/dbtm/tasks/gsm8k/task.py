@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from dbtm import rng
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.gsm8k.data import Example, read
 from dbtm.tasks.gsm8k.layout import Layout, Row
 from dbtm.tasks.gsm8k.prepared import TOKENIZER, Prepared
-from dbtm.train.checkpoint import sha256
 
 if TYPE_CHECKING:
     from dbtm.sampling.sampler import Sampler

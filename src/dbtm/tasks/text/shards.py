@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.text.borders import Borders
@@ -161,9 +162,8 @@ class Prepared:
 
     def _compare(self, name: str, digest: str) -> None:
         path = self._there(name)
-        with open(path, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
+        if sha256(path) != digest:
+            raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
 
     def _there(self, name: str) -> Path:
         if not (self.folder / name).is_file():

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dbtm import rng
+from dbtm.digest import sha256
 from dbtm.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.text.borders import BORDERS, Borders
 from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared, spread
-from dbtm.train.checkpoint import sha256
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
