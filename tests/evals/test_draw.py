@@ -8,7 +8,8 @@ import pytest
 from dbtm.config import SampleConfig
 from dbtm.errors import UsageError
 from dbtm.evals.draw import draw, fitting_batch, resolve
-from dbtm.sampling import Sampler, integrate, iterate
+from dbtm.sampling import Sampler
+from dbtm.sampling.iterate import integrate, iterate
 from dbtm.tasks.base import Task
 from tests.conftest import random_map
 

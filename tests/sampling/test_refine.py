@@ -4,8 +4,9 @@ import torch
 
 from dbtm.config import SampleConfig
 from dbtm.errors import UsageError
-from dbtm.sampling import Sampler, integrate, iterate
+from dbtm.sampling import Sampler
 from dbtm.sampling.decode import count_committed, propose
+from dbtm.sampling.iterate import integrate, iterate
 from dbtm.sampling.refine import NOISE, Passes, keys, noise, refine
 from dbtm.simplex import State
 from tests.conftest import random_map

@@ -13,7 +13,8 @@ from dbtm.evals.provenance import machine
 from dbtm.evals.samples import SampleSet
 from dbtm.evals.text import text_task
 from dbtm.loading import find
-from dbtm.sampling import Sampler, Trace, integrate, iterate
+from dbtm.sampling import Sampler, Trace
+from dbtm.sampling.iterate import integrate, iterate
 
 Progress = Callable[[int], None]
 
