@@ -2,7 +2,9 @@
 
 import json
 import os
+import tempfile
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +86,14 @@ def test_a_link_stays_a_link(tmp_path):
         files.write(tmp_path / name, "new")
         assert (tmp_path / name).is_symlink()
     assert [(tmp_path / name).read_text() for name in ("there", "nowhere yet")] == ["new", "new"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="memory as a folder is Linux's")
+def test_a_file_in_memory_is_a_file():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        for text in ("old", "new"):
+            files.write(Path(folder) / "best.json", text)
+        assert (Path(folder) / "best.json").read_text() == "new"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")

@@ -11,7 +11,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
     A link stays a link to the file that is written. A device or a pipe takes what it is given.
     """
-    if path.exists() and (not path.is_file() or path.is_relative_to("/dev")):
+    open_already = path.is_relative_to("/dev/fd") or str(path) in ("/dev/stdout", "/dev/stderr")
+    if path.exists() and (open_already or not path.is_file()):
         return _append(path, data)
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")

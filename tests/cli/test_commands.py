@@ -196,3 +196,16 @@ def test_a_full_disk_is_one_line():
     assert ended.returncode == 2
     assert ended.stderr.startswith("dbtm: ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_whoever_stops_reading_has_the_files(tmp_path):
+    words = ["sample", "sudoku", "--n", "1", "--nfe", "1", "--json", "s.json", "--html", "s.html"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "dbtm", *words]
+        ended = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    assert "Traceback" not in ended.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.html", "s.json"]

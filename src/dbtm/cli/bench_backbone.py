@@ -68,8 +68,6 @@ def backbone(
         for row in backbones.measure(*arguments, progress=lambda: progress.advance(bar)):
             rows.append(row)
     found = backbones.summary(rows)
-    for name, title in backbones.MEASURES.items():
-        print_whole(_table(rows, found, name, title))
     if json_file is not None:
         from dbtm.evals.provenance import made
         from dbtm.kernels.dispatch import choose, choose_delta
@@ -79,10 +77,13 @@ def backbone(
         sizes = {"width": width, "depth": depth, "head_width": head_width, "softcap": softcap, "batch": batch}
         setting = {**sizes, "vocab": backbones.VOCAB, "compile": compiled, "kernels": kernels}
         files.write(json_file, json.dumps({**found, **setting, **made(target)}, indent=2) + "\n")
-        print(json_file)
     if figure is not None:
         _draw(rows, found, figure)
-        print(figure)
+    for name, title in backbones.MEASURES.items():
+        print_whole(_table(rows, found, name, title))
+    for path in (json_file, figure):
+        if path is not None:
+            print(path)
 
 
 def _lengths(text: str | None) -> list[int]:

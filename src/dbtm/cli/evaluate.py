@@ -77,11 +77,6 @@ def sudoku(
         sets, data = _from_csv(sampler, puzzles) if puzzles else _generated(sampler, counts, n or 2000, seed, progress)
         pairs = settings(budgets, thresholds)
         found = [(each.title, _sweep(sampler, each, pairs, scorer, seed, progress)) for each in sets]
-    console = Console(highlight=False)
-    for title, rows in found:
-        console.print(f"\n[bold]{title}[/], scorer {rows[0].scorer}", soft_wrap=True)
-        print_whole(threshold_table(rows))
-    console.print("% solved exactly (95 % interval), network evaluations used, puzzles a second", style="dim")
     if json_file is not None:
         import json
 
@@ -94,6 +89,12 @@ def sudoku(
         about = {**model(sampler, checkpoint), "paper": cost(recipe("sudoku-paper").model)}
         whole = document(every, about, {**data, "seed": seed}, sampler.device)
         files.write(json_file, json.dumps(whole, indent=2) + "\n")
+    console = Console(highlight=False)
+    for title, rows in found:
+        console.print(f"\n[bold]{title}[/], scorer {rows[0].scorer}", soft_wrap=True)
+        print_whole(threshold_table(rows))
+    console.print("% solved exactly (95 % interval), network evaluations used, puzzles a second", style="dim")
+    if json_file is not None:
         print(json_file)
 
 

@@ -84,18 +84,19 @@ def text(
             found = draw_all(sampler, checkpoint, settings, n, seed, references, progress)
             if save_samples is not None:
                 write(save_samples, found)
-                print(save_samples)
         rows = []
         for each in found:
             bar = progress.add_task(f"judging {title(each.kind, each.settings)}", total=None, visible=bool(judging))
             rows.append(measure(each, judging, partial(show, progress, bar)))
-    print_rows(rows, judging)
     if json_file is not None:
         import json
 
         whole = document(rows, judging, [each.origin for each in found])
         files.write(json_file, json.dumps(whole, indent=2, allow_nan=False) + "\n")
-        print(json_file)
+    print_rows(rows, judging)
+    for path in (save_samples, json_file):
+        if path is not None:
+            print(path)
 
 
 def load_text(checkpoint: str, device: str, batch: int | None, data: Path | None) -> "Sampler":

@@ -81,15 +81,18 @@ def sample(
     wanted = trace or json_file is not None or html is not None
     result = _draw(sampler, kind, seed=seed, trace=wanted, **options)
     samples = kind.samples(result)
-    kind.show(result, samples, trace)
-    if json_file is not None:
+    if json_file is not None:  # files come first: whoever reads the rest may stop reading
         _write_json(json_file, kind, result)
-        print(json_file)
     if html is not None:
         told: dict[str, Any] = {"checkpoint": checkpoint, "budget": f"{settings.nfe} network evaluations"}
         told |= {} if settings.threshold is None else {"kappa": settings.threshold}
         rest = {"temperature": settings.temperature, "sigma": settings.sigma, "scorer": settings.scorer, "seed": seed}
         _write_page(html, kind, samples, told | rest)
+    kind.show(result, samples, trace)
+    if json_file is not None:
+        print(json_file)
+    if html is not None:
+        print(f"page: {html}")
 
 
 def _kind(sampler: "Sampler", words: Words, n: int, seed: int, run: bool) -> Kind:
@@ -143,4 +146,3 @@ def _write_page(path: Path, kind: Kind, samples: "list[Sample]", facts: dict[str
 
     count = f"{len(samples)} {kind.noun}s" if len(samples) > 1 else f"A {kind.noun}"
     files.write(path, text_page(samples, {"title": f"{count}, refined", **facts}, code=kind.noun == "program"))
-    print(f"page: {path}")

@@ -190,13 +190,13 @@ def _tell(folder: "SweepFolder", judge: "Judge", entropies: list[float]) -> None
     found = [curves(folder.path.resolve().name, plan, rows)]
     entropies = entropies or matched_entropies(found)
     records = matched(found, entropies)
+    write_json(folder.path / "sweep.json", summary(plan, judge, records, rows, folder.real_text()))
+    drawn = save(draw(found, judge.name), folder.path / "frontier") if found[0].points else []
     if found[0].points:
         print_frontier(records, entropies, judge.name)
     for study in TITLES:
         cells = [cell for cell in plan.cells if cell.study == study]
         if cells:
             print_whole(study_table(study, cells, rows))
-    write_json(folder.path / "sweep.json", summary(plan, judge, records, rows, folder.real_text()))
-    if found[0].points:
-        for path in save(draw(found, judge.name), folder.path / "frontier"):
-            print(path)
+    for path in drawn:
+        print(path)

@@ -79,7 +79,7 @@ class Method:
         """The objective in parts: each is backpropagated before the next is asked for, so that only one part's
         activations are alive at a time. A term may come in several parts; they add up.
         """
-        raise NotImplementedError
+        raise UsageError(f"the method '{self.name}' has no objective: write its `parts`")
 
     def prepare(self, examples: Examples) -> Examples:
         """What can be done for a micro-batch without the weights; it is called ahead of time, in another thread."""
