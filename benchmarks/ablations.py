@@ -9,8 +9,8 @@
 
 Arms of a round share the GPU in equal parts: they take turns, or, where its multi-process service runs
 (`nvidia-cuda-mps-control -d`), each is given 1 / at-once of the processors. So let --at-once divide the number of arms.
-`report` collects the curves and draws them beside the JSON, as an SVG. Arms of
-text also draw samples when they have been trained; `judge` has them judged.
+`report` collects the curves and draws them beside the JSON, as an SVG. Arms of text also draw samples when they have
+been trained; `judge` has them judged, and the figure then shows perplexity against entropy.
 """
 
 import argparse
@@ -22,7 +22,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
 from dbtm.evals.provenance import made
+from dbtm.loading import pick_device
+from dbtm.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure, panel
 
 SAMPLES, JUDGED, HOW = "samples.jsonl.gz", "judged.json", "how.json"
 
@@ -67,7 +72,7 @@ STUDIES = {
     ),
     "text": Study(
         "text-small",
-        ("train.evaluate_every=400", "train.checkpoint_every=100000"),
+        ("train.batch=128", "train.evaluate_every=400", "train.checkpoint_every=100000"),
         (
             Arm("all of it", "the recipe"),
             Arm("another seed", "how far two runs of the same are apart", ("train.seed=1", "task.seed=1")),
@@ -125,7 +130,7 @@ def start(study: Study, arm: Arm, minutes: float, out: Path, share: float, data:
     words += ["--data", data] if data else []
     environment = {**os.environ, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * share:g}"}
     folder(out, arm).parent.mkdir(parents=True, exist_ok=True)
-    with open(folder(out, arm).with_suffix(".log"), "w") as log:
+    with open(f"{folder(out, arm)}.log", "w") as log:
         return dbtm(*words, stdout=log, stderr=log, env=environment)
 
 
@@ -139,7 +144,7 @@ def run(study: Study, wanted: list[str], minutes: float, at_once: int, out: Path
     """Rounds of arms; one that fails is named, here and in the report, and the others go on."""
     arms = [arm for arm in study.arms if not wanted or arm.name in wanted]
     out.mkdir(parents=True, exist_ok=True)
-    how: dict = {"minutes": minutes, "at_once": at_once, "failed": []}
+    how: dict = {"minutes": minutes, "at_once": at_once, "failed": [], **made(pick_device("auto"))}
     for now in batched(arms, at_once):
         began = time.monotonic()
         training = [(arm, start(study, arm, minutes, out, 1 / at_once, data)) for arm in now]
@@ -188,8 +193,6 @@ def curve(path: Path) -> list[dict]:
 
 def report(study: Study, out: Path, path: Path) -> None:
     """The JSON of what has been run so far, and the figure."""
-    import torch
-
     rows = []
     for arm in study.arms:
         if (folder(out, arm) / "metrics.jsonl").is_file():
@@ -203,33 +206,47 @@ def report(study: Study, out: Path, path: Path) -> None:
                 row["judged"] = json.loads((folder(out, arm) / JUDGED).read_text())["rows"]
             rows.append(row)
             print(f"{arm.name:28s} {row['curve'][-1] if row['curve'] else 'no evaluation yet'}")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     how = json.loads((out / HOW).read_text()) if (out / HOW).is_file() else {}
     shared = {"recipe": study.recipe, "shared": study.shared, **how}
     document = {**shared, "measure": study.measure, "evaluation": study.evaluation, "arms": rows}
-    path.write_text(json.dumps({**document, **made(device)}, indent=1) + "\n")
-    draw(document, path.with_suffix(".svg"))
-
-
-def draw(document: dict, path: Path) -> None:
-    """The measure over the seconds of training, one line an arm."""
-    import matplotlib as mpl
-
-    from dbtm.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure, panel
-
+    path.write_text(json.dumps(document, indent=1) + "\n")
     with mpl.rc_context(RC):
-        figure = new_figure(6.4, 4.0)
-        ax = figure.subplots()
-        for i, row in enumerate(document["arms"]):
-            if not row["curve"]:
-                continue
+        judged = bool(study.samples) and all("judged" in row for row in rows)
+        (draw_judged if judged else draw_curves)(document).savefig(path.with_suffix(".svg"))
+
+
+def draw_curves(document: dict) -> Figure:
+    """The measure over the seconds of training, one line an arm."""
+    figure = new_figure(6.4, 4.0)
+    ax = figure.subplots()
+    for i, row in enumerate(document["arms"]):
+        if row["curve"]:
             x, y = zip(*((p["seconds"], p[document["measure"]]) for p in row["curve"]), strict=True)
-            colour = INK if i == 0 else VERTEX_COLOURS[(i - 1) % len(VERTEX_COLOURS)]
-            ax.plot(x, y, LINES[(i // len(VERTEX_COLOURS)) % len(LINES)], color=colour, label=row["arm"], lw=1.4)
-        ax.set_xlabel("seconds of training on an equal part of one GPU")
-        panel(ax, "", document["measure"].replace("_", " at ") + " NFE")
-        ax.legend()
-        figure.savefig(path)
+            ax.plot(x, y, LINES[(i // len(VERTEX_COLOURS)) % len(LINES)], color=colour(i), label=row["arm"], lw=1.4)
+    ax.set_xlabel("seconds of training on an equal part of one GPU")
+    panel(ax, "", document["measure"].replace("_", " at ") + " NFE")
+    ax.legend()
+    return figure
+
+
+def draw_judged(document: dict) -> Figure:
+    """Perplexity against entropy at every budget, one mark an arm; real text's entropy is the dotted line."""
+    figure, arms = new_figure(9.0, 3.6), document["arms"]
+    axes = figure.subplots(1, len(arms[0]["judged"]))
+    for at, (ax, letter) in enumerate(zip(axes, "ABCDEF")):
+        for i, row in enumerate(arms):
+            point, mark = row["judged"][at], "osD^"[i // len(VERTEX_COLOURS)]
+            ax.plot(point["entropy"], point["perplexity"], mark, color=colour(i), label=row["arm"], ms=5)
+        ax.axvline(arms[0]["curve"][-1]["entropy_data"], color=INK, lw=0.7, ls=":")
+        ax.set_yscale("log")
+        ax.set_xlabel("entropy, nats")
+        panel(ax, letter, f"perplexity at {point['settings']['nfe']} NFE")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+    return figure
+
+
+def colour(i: int) -> str:
+    return INK if i == 0 else VERTEX_COLOURS[(i - 1) % len(VERTEX_COLOURS)]
 
 
 def main() -> None:

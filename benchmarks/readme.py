@@ -109,14 +109,11 @@ def speed() -> str:
     return "\n".join(lines)
 
 
-def backbones() -> str:
+def backbone_table(found: dict) -> str:
     """The delta rule and the mix against attention, by length."""
-    found = read("bench-backbone-cpu")
     lengths = list(found["step_ms"]["ratio"]["delta"])
-    lines = [
-        f"| | {' | '.join(f'L = {int(length):,}' for length in lengths)} | grows like | attention grows like |",
-        "|---" * (len(lengths) + 3) + "|",
-    ]
+    columns = [*(f"L = {int(length):,}" for length in lengths), "grows like", "attention", "below it from"]
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     measures = {
         "forward_ms": "forward, time",
         "step_ms": "transport step, time",
@@ -126,9 +123,22 @@ def backbones() -> str:
         entry = found[measure]
         for backbone, values in entry["ratio"].items():
             ratios = " | ".join(f"{values[length]:.2f} x" for length in lengths)
-            growth = " | ".join(f"L^{entry['exponent'][name]:.2f}" for name in (backbone, "attention"))
-            lines.append(f"| {title}: {backbone} | {ratios} | {growth} |")
+            overall, end = entry["exponent"], entry["exponent_at_the_end"]
+            growth = " | ".join(f"L^{overall[name]:.2f}, L^{end[name]:.2f}" for name in (backbone, "attention"))
+            crossing = entry["crossing"][backbone]
+            below = "-" if crossing is None else f"L = {crossing:,.0f}"
+            lines.append(f"| {title}: {backbone} | {ratios} | {growth} | {below} |")
     return "\n".join(lines)
+
+
+def backbones() -> str:
+    """On one GPU."""
+    return backbone_table(read("bench-backbone"))
+
+
+def backbones_cpu() -> str:
+    """On two CPU cores."""
+    return backbone_table(read("bench-backbone-cpu"))
 
 
 def ablations() -> str:
@@ -241,6 +251,31 @@ def text_results() -> str:
     return "\n".join(lines)
 
 
+def text_backbones() -> str:
+    """Attention and the delta rule after equal time on long texts."""
+    arms = read("text-delta")["arms"]
+    lines, first = text_table(arms), next(iter(arms.values()))
+    lines += ["", f"Judge {first['evaluation']['judge']['name']}, {first['evaluation']['rows'][0]['n']} samples.", ""]
+    for name, arm in arms.items():
+        training = arm["training"]
+        lines.append(
+            f"- {name}: {training['parameters'] / 1e6:.1f}M parameters, {training['steps']:,} steps of "
+            f"{training['batch']} at {training['median_steps_per_second']:.1f} a second, "
+            f"{training['minutes']:g} minutes of one {training['hardware']} with start-up and compilation."
+        )
+    return "\n".join(lines)
+
+
+def text_ablations() -> str:
+    """Perplexity (entropy) of the arms at the end of their time."""
+    study = read("text-ablations")
+    lines = ["| arm | what it is about | steps | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
+    for arm in study["arms"]:
+        cells = " | ".join(f"{row['perplexity']:.0f} ({row['entropy']:.2f})" for row in arm["judged"])
+        lines.append(f"| {arm['arm']} | {arm['question']} | {arm['curve'][-1]['step']:,} | {cells} |")
+    return "\n".join(lines)
+
+
 def text_samples() -> str:
     """The first sample of each budget, whatever it is like."""
     lines = []
@@ -275,9 +310,9 @@ def programs() -> str:
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, programs, speed, toys),
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
-    "docs/speed.md": (backbones,),
+    "docs/speed.md": (backbones, backbones_cpu),
     "docs/maths.md": (programs,),
-    "docs/text.md": (text_results, text_samples),
+    "docs/text.md": (text_results, text_backbones, text_samples),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }
 

@@ -46,6 +46,22 @@ def test_report(ablations, tmp_path, capsys):
     assert "no transport" in capsys.readouterr().out
 
 
+def test_a_report_of_judged_arms_draws_perplexity_against_entropy(ablations, tmp_path):
+    study = ablations.STUDIES["text"]
+    for i, arm in enumerate(study.arms):
+        run = ablations.folder(tmp_path, arm)
+        run.mkdir()
+        (run / "metrics.jsonl").write_text(
+            '{"step": 5, "seconds": 2.0, "eval/entropy_1": 4.0, "eval/entropy_data": 4.4}'
+        )
+        rows = [{"settings": {"nfe": nfe}, "perplexity": 100.0 + i, "entropy": 4.0} for nfe in (1, 4, 16)]
+        (run / "judged.json").write_text(json.dumps({"rows": rows}))
+    ablations.report(study, tmp_path, tmp_path / "out.json")
+    drawn = (tmp_path / "out.svg").read_text()
+    assert all(f"perplexity at {nfe} NFE" in drawn for nfe in (1, 4, 16))
+    assert all(arm.name in drawn for arm in study.arms)
+
+
 def test_a_report_goes_on_without_an_arm_that_got_nowhere(ablations, tmp_path):
     study = ablations.STUDIES["mini"]
     for arm, points in zip(study.arms, ([{"step": 5, "eval/solved_4": 0.5}], [{"step": 1, "loss": 1.0}]), strict=True):
@@ -79,7 +95,9 @@ def test_rounds_train_then_draw_and_failures_are_named(ablations, tmp_path, monk
     ablations.run(study, wanted, 2.0, 2, tmp_path, "data")
     assert [words[0] for words in calls] == ["train", "train", "eval", "train", "eval"], "what failed draws nothing"
     assert all(("--data", "data") in pairwise(words) for words in calls)
-    assert json.loads((tmp_path / "how.json").read_text()) == {"minutes": 2.0, "at_once": 2, "failed": ["no transport"]}
+    how = json.loads((tmp_path / "how.json").read_text())
+    assert (how["minutes"], how["at_once"], how["failed"]) == (2.0, 2, ["no transport"])
+    assert {"hardware", "torch", "commit", "date"} <= how.keys(), "of the machine that trained, whichever reports"
     assert "no transport: exit code 1" in capsys.readouterr().out
 
 

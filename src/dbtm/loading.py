@@ -19,7 +19,7 @@ PACKAGED = Path(str(files("dbtm"))) / "models"
 
 def find(path: str | Path) -> Path:
     """A checkpoint folder, the newest of a run, or a model of the package by its name ('sudoku')."""
-    packaged = {p.name: p for p in sorted(PACKAGED.iterdir()) if p.is_dir()}
+    packaged = {p.name: p for p in sorted(PACKAGED.glob("*")) if p.is_dir()}
     try:
         return checkpoint.find(path)
     except UsageError as error:

@@ -54,7 +54,8 @@ def test_force(monkeypatch):
 @pytest.mark.parametrize(
     ("cuda", "dtype", "head_dim", "triton", "want", "because"),
     [
-        (True, torch.float32, 64, True, "reference", "DBTM_ATTENTION=triton"),
+        (True, torch.float32, 64, True, "triton", "our Triton kernels"),
+        (True, torch.bfloat16, 64, True, "triton", "our Triton kernels"),
         (True, torch.float64, 64, True, "reference", "float64"),
         (True, torch.float32, 64, False, "reference", "not installed"),
         (True, torch.bfloat16, 65, True, "reference", "65"),
@@ -73,4 +74,4 @@ def test_delta_rule(monkeypatch, cuda, dtype, head_dim, triton, want, because):
         assert choose_delta(cuda, dtype, head_dim)[0] == "reference"
     with force("triton"):
         possible = choose_delta(cuda, dtype, head_dim)[0] == "triton"
-    assert possible == (because == "DBTM_ATTENTION=triton")
+    assert possible == (want == "triton")

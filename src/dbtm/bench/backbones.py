@@ -45,7 +45,7 @@ def calls(config: ModelConfig, batch: int, device: torch.device, compiled: bool)
     if device.type == "cuda":
         model.compute_dtype = torch.bfloat16
     if compiled:
-        model.compile_layers()
+        model.compile_layers(dynamic=False)  # as training does
     shape = (batch, config.length)
     tokens, noise = torch.randint(0, VOCAB, shape, device=device), torch.randn(*shape, VOCAB, device=device)
     clean, t = torch.zeros(shape, dtype=torch.bool, device=device), torch.rand(batch, 1, device=device).expand(shape)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def backbone(
     lengths: Annotated[
-        str | None, typer.Option(help="Lengths (default: 256,1024,4096,16384; without a GPU 256,512,1024,2048).")
+        str | None, typer.Option(help="Lengths (default: 256, 1024, 4096, 16384, 65536; without a GPU 256 to 2048).")
     ] = None,
     width: Annotated[int | None, typer.Option(help="Width of the map (default: 768; without a GPU 256).")] = None,
     depth: Annotated[int, typer.Option(help="Blocks; every fourth of the mix is attention.")] = 4,
@@ -52,7 +52,7 @@ def backbone(
 
     target = pick_device(device)
     gpu = target.type == "cuda"
-    wanted = wanted or ([256, 1024, 4096, 16384] if gpu else [256, 512, 1024, 2048])
+    wanted = wanted or ([256, 1024, 4096, 16384, 65536] if gpu else [256, 512, 1024, 2048])
     width = (768 if gpu else 256) if width is None else width
     if width < 1 or head_width < 2 or width % head_width:
         raise UsageError(f"--width {width} must be a multiple of --head-width {head_width}")

@@ -93,8 +93,6 @@ def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, h
     why_not = no_triton(cuda, dtype, head_dim, MAX_DELTA_DIM)
     if _forced == "reference":
         why_not = why_not or "forced (DBTM_ATTENTION)"
-    elif cuda and _forced != "triton":
-        why_not = why_not or "our Triton kernels have not passed their tests on a GPU: DBTM_ATTENTION=triton tries them"
     if not why_not:
         return "triton", "value, tangent and gradient chunk by chunk: our Triton kernels"
     return "reference", f"batched products of PyTorch ({why_not})"

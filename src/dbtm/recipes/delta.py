@@ -1,7 +1,6 @@
 """Text with the linear-time backbone (app:language-exp-details): delta-rule mixers, attention in every fourth block.
 
-Everything else is the attention recipe's, so that a pair of runs differs in the backbone (and in `train.graph`, which
-changes speed alone).
+Everything else is the attention recipe's, so that a pair of runs differs in the backbone alone.
 """
 
 from dataclasses import replace
@@ -26,9 +25,4 @@ def text_delta() -> RunConfig:
 
 
 def _linear(base: RunConfig, name: str) -> RunConfig:
-    return replace(
-        base,
-        recipe=name,
-        model=replace(base.model, backbone="delta", pattern="gdn,gdn,gdn,attn"),
-        train=replace(base.train, graph=False),  # not recorded on a GPU yet
-    )
+    return replace(base, recipe=name, model=replace(base.model, backbone="delta", pattern="gdn,gdn,gdn,attn"))
