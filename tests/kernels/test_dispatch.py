@@ -1,5 +1,7 @@
 """Which backend serves which call, and that the choice can be forced."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -75,3 +77,16 @@ def test_delta_rule(monkeypatch, cuda, dtype, head_dim, triton, want, because):
     with force("triton"):
         possible = choose_delta(cuda, dtype, head_dim)[0] == "triton"
     assert possible == (want == "triton")
+
+
+@pytest.mark.parametrize(("major", "want"), [(7, "reference"), (8, "triton")])
+def test_a_gpu_with_too_little_shared_memory_goes_without_the_kernels(monkeypatch, major, want):
+    monkeypatch.setattr(dispatch, "HAS_TRITON", True)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    for name, answer in (("is_available", True), ("current_device", 0)):
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major))
+    with force("triton"):
+        assert choose_delta(True, torch.bfloat16)[0] == want
+        assert choose(50.0, True, True, torch.bfloat16)[0] == want
+    assert ("Ampere" in choose_delta(True, torch.bfloat16)[1]) == (major < 8)

@@ -27,6 +27,7 @@ from dbtm.kernels import ops, reference
 
 BACKENDS = ("reference", "sdpa", "triton")
 HAS_TRITON = find_spec("triton") is not None
+OLDEST = 8  # compute capability, Ampere's: its smallest chips have just the shared memory that the widest heads need
 MAX_HEAD_DIM = 128  # wider heads do not fit the kernels' registers
 MAX_DELTA_DIM = 64  # nor these those of the delta rule, which hold states of head_dim x head_dim
 
@@ -55,12 +56,21 @@ def force(backend: str | None) -> Iterator[None]:
 set_backend(os.environ.get("DBTM_ATTENTION") or None)
 
 
+def too_old() -> bool:
+    """Whether this process's GPU is one of NVIDIA's from before Ampere."""
+    if not torch.version.cuda or not torch.cuda.is_available():
+        return False
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).major < OLDEST
+
+
 def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int, widest: int = MAX_HEAD_DIM) -> str:
     """Why the Triton kernels cannot serve, or an empty string."""
     if not cuda and os.environ.get("TRITON_INTERPRET") != "1":  # its emulation on a CPU, for the tests
         return "no GPU"
     if not HAS_TRITON:
         return "Triton is not installed"
+    if cuda and too_old():
+        return "the GPU is older than Ampere, and has too little shared memory"
     if dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return f"Triton kernels have no {dtype}"
     if head_dim > widest:
