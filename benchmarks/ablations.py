@@ -203,7 +203,8 @@ def report(study: Study, out: Path, path: Path) -> None:
                 "curve": curve(folder(out, arm)),
             }
             if (folder(out, arm) / JUDGED).is_file():
-                row["judged"] = json.loads((folder(out, arm) / JUDGED).read_text())["rows"]
+                found = json.loads((folder(out, arm) / JUDGED).read_text())
+                row |= {"judge": found["judge"], "judged": found["rows"]}
             rows.append(row)
             print(f"{arm.name:28s} {row['curve'][-1] if row['curve'] else 'no evaluation yet'}")
     how = json.loads((out / HOW).read_text()) if (out / HOW).is_file() else {}

@@ -312,7 +312,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
     "docs/speed.md": (backbones, backbones_cpu),
     "docs/maths.md": (programs,),
-    "docs/text.md": (text_results, text_backbones, text_samples),
+    "docs/text.md": (text_results, text_ablations, text_backbones, text_samples),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }
 

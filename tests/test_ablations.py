@@ -35,11 +35,14 @@ def test_report(ablations, tmp_path, capsys):
         run.mkdir()
         lines = [{"step": 5, "loss": 1.0, "seconds": 2.5}, {"step": 5, "eval/solved_4": 0.25 * i, "eval/score": 1.0}]
         (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (ablations.folder(tmp_path, study.arms[0]) / "judged.json").write_text('{"rows": [{"nfe": 1, "perplexity": 7.0}]}')
+    (ablations.folder(tmp_path, study.arms[0]) / "judged.json").write_text(
+        '{"judge": {"name": "smollm2"}, "rows": [{"nfe": 1, "perplexity": 7.0}]}'
+    )
     ablations.report(study, tmp_path, tmp_path / "out.json")
     first, second = json.loads((tmp_path / "out.json").read_text())["arms"]
     assert first["curve"] == [{"step": 5, "seconds": 2.5, "solved_4": 0.0, "score": 1.0}]
     assert first["judged"] == [{"nfe": 1, "perplexity": 7.0}]
+    assert first["judge"] == {"name": "smollm2"}
     assert second["arm"] == "no transport"
     assert "judged" not in second
     assert (tmp_path / "out.svg").read_text().startswith("<?xml")
@@ -55,7 +58,7 @@ def test_a_report_of_judged_arms_draws_perplexity_against_entropy(ablations, tmp
             '{"step": 5, "seconds": 2.0, "eval/entropy_1": 4.0, "eval/entropy_data": 4.4}'
         )
         rows = [{"settings": {"nfe": nfe}, "perplexity": 100.0 + i, "entropy": 4.0} for nfe in (1, 4, 16)]
-        (run / "judged.json").write_text(json.dumps({"rows": rows}))
+        (run / "judged.json").write_text(json.dumps({"judge": {"name": "smollm2"}, "rows": rows}))
     ablations.report(study, tmp_path, tmp_path / "out.json")
     drawn = (tmp_path / "out.svg").read_text()
     assert all(f"perplexity at {nfe} NFE" in drawn for nfe in (1, 4, 16))
