@@ -56,6 +56,7 @@ def step(
             found = measure(config, size, target, compiled, graph, repeats, lambda: progress.advance(bar))
         except torch.OutOfMemoryError:
             raise UsageError(f"{size} rows do not fit into this GPU's memory: give a smaller --batch") from None
+    _write(json_file, {"recipe": recipe, **found}, target)
     _print(
         f"{recipe}, batch {size}, gradients of one batch",
         ("step", "ms", "vs cross-entropy", "peak GiB", "floor ms", "of matrix peak"),
@@ -64,7 +65,6 @@ def step(
             for r in found["rows"]
         ),
     )
-    _write(json_file, {"recipe": recipe, **found}, target)
 
 
 @app.command()
@@ -81,9 +81,8 @@ def attention(repeats: Repeats = 10, device: Device = "auto", json_file: Json = 
         names = dict.fromkeys(name.split(" ", 1)[0] for name in row["ms"])
         lines = [[name, *(row["ms"][f"{name} {kind}"] for kind in floors)] for name in names]
         _print(title, ("ms", *floors), [*lines, ["floor", *floors.values()]])
-    steps = []
-    for row in measure_steps(target, repeats):
-        steps.append(row)
+    steps = list(measure_steps(target, repeats))
+    _write(json_file, {"shapes": shapes, "steps": steps}, target)
     cells = [(what, name) for what in ("ms", "peak_gib") for name in ("ours", "jvp")]
     _print(
         "transport step of a four-block map, against torch.func.jvp with its graph",
@@ -102,7 +101,6 @@ def attention(repeats: Repeats = 10, device: Device = "auto", json_file: Json = 
         )
         for name, why in r["refused"].items():
             print(f"  PyTorch does not compile {name}: {why}")
-    _write(json_file, {"shapes": shapes, "steps": steps}, target)
 
 
 @app.command()
@@ -112,6 +110,7 @@ def head(repeats: Repeats = 10, device: Device = "auto", json_file: Json = None)
     from dbtm.bench.head import measure
 
     rows = list(measure(target, repeats))
+    _write(json_file, {"rows": rows}, target)
     _print(
         "loss and gradients of transport and cross-entropy, half of the rows with a loss",
         ("sizes", "rows", "V", "chunked ms", "dense ms", "faster", "less memory", "floor ms: compute, traffic"),
@@ -121,7 +120,6 @@ def head(repeats: Repeats = 10, device: Device = "auto", json_file: Json = None)
             for r in rows
         ),
     )  # fmt: skip
-    _write(json_file, {"rows": rows}, target)
 
 
 @app.command()
@@ -149,6 +147,7 @@ def sampler(
     rounds = measure_rounds(
         complete(recipe).model, batch or (64 if gpu else 4), target, gpu if compiled is None else compiled, repeats
     )
+    _write(json_file, {"recipe": recipe, "prior": prior, "rounds": rounds}, target)
     _print(
         f"x0 W at V = {vocab}, D = {width}: {prior['batch']} x {prior['length']} positions",
         ("draw", "ms", "peak GiB", "floor ms"),
@@ -160,7 +159,6 @@ def sampler(
     print(f"the Cholesky draw is {prior['speed']:.1f}x as fast as the dense one; its factor is made once")
     per_round = ", ".join(f"{name} {ms:.3g} ms" for name, ms in rounds["ms_per_round"].items())
     print(f"a round of {rounds['batch']} samples of {recipe}: {per_round}; floor {rounds['floor_ms']:.3g} ms")
-    _write(json_file, {"recipe": recipe, "prior": prior, "rounds": rounds}, target)
 
 
 def _start(device: str, json_file: Path | None, batch: int | None, repeats: int) -> "torch.device":
