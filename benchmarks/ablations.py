@@ -1,10 +1,10 @@
-"""What each ingredient is worth: arms that differ in one setting, trained side by side for the same time.
+"""What each ingredient is worth: arms that differ in one of them, trained side by side for the same time.
 
     python benchmarks/ablations.py run sudoku --minutes 8 --at-once 4 --out runs/ablations
     python benchmarks/ablations.py report sudoku --out runs/ablations --json results/sudoku-ablations.json
 
-    python benchmarks/ablations.py run text --data text4k --minutes 4 --at-once 3 --out runs/text
-    python benchmarks/ablations.py judge text --at-once 3 --out runs/text          # may be on another machine
+    python benchmarks/ablations.py run text --data text4k --minutes 8.4 --at-once 15 --out runs/text
+    python benchmarks/ablations.py judge text --out runs/text                      # may be on another machine
     python benchmarks/ablations.py report text --out runs/text --json results/text-ablations.json
 
 Arms of a round share the GPU in equal parts: they take turns, or, where its multi-process service runs
@@ -87,7 +87,7 @@ STUDIES = {
             Arm("no OT", "noise coupled to data by optimal transport", ("path.coupling=independent",)),
             Arm("c = 1", "the paper's constant in the weight of transport", ("loss.c=1",)),
             Arm("no ril", "rounds supervised by the data, from partly clean texts on", ("ril.weight=0",)),
-            Arm("ril from noise", "rollouts that start from noise", ("ril.context=0", "ril.depths=[4]")),
+            Arm("ril from noise", "rollouts of four rounds, from noise on", ("ril.context=0", "ril.depths=[4]")),
             Arm(
                 "distil",
                 "rollouts supervised by a frozen copy from step 300 on",
@@ -145,6 +145,7 @@ def run(study: Study, wanted: list[str], minutes: float, at_once: int, out: Path
     arms = [arm for arm in study.arms if not wanted or arm.name in wanted]
     out.mkdir(parents=True, exist_ok=True)
     how: dict = {"minutes": minutes, "at_once": at_once, "failed": [], **made(pick_device("auto"))}
+    how |= {"data": Path(data).name} if data else {}
     for now in batched(arms, at_once):
         began = time.monotonic()
         training = [(arm, start(study, arm, minutes, out, 1 / at_once, data)) for arm in now]
@@ -204,9 +205,11 @@ def report(study: Study, out: Path, path: Path) -> None:
             }
             if (folder(out, arm) / JUDGED).is_file():
                 found = json.loads((folder(out, arm) / JUDGED).read_text())
-                row |= {"judge": found["judge"], "judged": found["rows"]}
+                row |= {"judge": found["judge"], "samples": found["samples"], "judged": found["rows"]}
             rows.append(row)
             print(f"{arm.name:28s} {row['curve'][-1] if row['curve'] else 'no evaluation yet'}")
+    if not rows:
+        sys.exit(f"{out}: no arm of the study has been run there")
     how = json.loads((out / HOW).read_text()) if (out / HOW).is_file() else {}
     shared = {"recipe": study.recipe, "shared": study.shared, **how}
     document = {**shared, "measure": study.measure, "evaluation": study.evaluation, "arms": rows}
@@ -263,6 +266,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     study = STUDIES[given.study]
+    unknown = set(given.arms) - {arm.name for arm in study.arms}
+    if unknown:
+        parser.error(f"--arms: {', '.join(map(repr, sorted(unknown)))} not among {[arm.name for arm in study.arms]}")
     if given.command == "run":
         run(study, given.arms, given.minutes, given.at_once, given.out, given.data)
     if given.command == "judge":

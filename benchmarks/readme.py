@@ -117,6 +117,7 @@ def backbone_table(found: dict) -> str:
     measures = {
         "forward_ms": "forward, time",
         "step_ms": "transport step, time",
+        "forward_bytes": "forward, memory",
         "step_bytes": "transport step, memory",
     }
     for measure, title in measures.items():

@@ -36,7 +36,7 @@ def test_report(ablations, tmp_path, capsys):
         lines = [{"step": 5, "loss": 1.0, "seconds": 2.5}, {"step": 5, "eval/solved_4": 0.25 * i, "eval/score": 1.0}]
         (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (ablations.folder(tmp_path, study.arms[0]) / "judged.json").write_text(
-        '{"judge": {"name": "smollm2"}, "rows": [{"nfe": 1, "perplexity": 7.0}]}'
+        '{"judge": {"name": "smollm2"}, "samples": [], "rows": [{"nfe": 1, "perplexity": 7.0}]}'
     )
     ablations.report(study, tmp_path, tmp_path / "out.json")
     first, second = json.loads((tmp_path / "out.json").read_text())["arms"]
@@ -58,7 +58,7 @@ def test_a_report_of_judged_arms_draws_perplexity_against_entropy(ablations, tmp
             '{"step": 5, "seconds": 2.0, "eval/entropy_1": 4.0, "eval/entropy_data": 4.4}'
         )
         rows = [{"settings": {"nfe": nfe}, "perplexity": 100.0 + i, "entropy": 4.0} for nfe in (1, 4, 16)]
-        (run / "judged.json").write_text(json.dumps({"judge": {"name": "smollm2"}, "rows": rows}))
+        (run / "judged.json").write_text(json.dumps({"judge": {"name": "smollm2"}, "samples": [], "rows": rows}))
     ablations.report(study, tmp_path, tmp_path / "out.json")
     drawn = (tmp_path / "out.svg").read_text()
     assert all(f"perplexity at {nfe} NFE" in drawn for nfe in (1, 4, 16))
@@ -99,9 +99,20 @@ def test_rounds_train_then_draw_and_failures_are_named(ablations, tmp_path, monk
     assert [words[0] for words in calls] == ["train", "train", "eval", "train", "eval"], "what failed draws nothing"
     assert all(("--data", "data") in pairwise(words) for words in calls)
     how = json.loads((tmp_path / "how.json").read_text())
-    assert (how["minutes"], how["at_once"], how["failed"]) == (2.0, 2, ["no transport"])
+    assert (how["minutes"], how["at_once"], how["failed"], how["data"]) == (2.0, 2, ["no transport"], "data")
     assert {"hardware", "torch", "commit", "date"} <= how.keys(), "of the machine that trained, whichever reports"
     assert "no transport: exit code 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["report", "text"], "no arm of the study"), (["run", "text", "--arms", "no ot"], "'no ot'")]
+)
+def test_nothing_to_report_and_arms_there_are_not(ablations, tmp_path, monkeypatch, capsys, words, said):
+    monkeypatch.setattr("sys.argv", ["ablations.py", *words, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        ablations.main()
+    assert said in f"{stopped.value} {capsys.readouterr().err}"
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_has_been_judged_stays(ablations, tmp_path, monkeypatch):

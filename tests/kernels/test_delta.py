@@ -321,9 +321,17 @@ def test_kernels_at_extreme_gates(gates):
 
 
 @needs_triton
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_kernels_in_half_precision(dtype):
-    for name, (got, want) in compare(inputs(130, 32, 32, dtype), reverse=True).items():
+@pytest.mark.parametrize(("d", "dtype"), [(32, torch.bfloat16), (32, torch.float16), (64, torch.bfloat16)])
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_kernels_in_half_precision(d, dtype, precision):
+    """Also as training runs them: heads of 64, products in TF32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        found = compare(inputs(130, d, d, dtype), reverse=True)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for name, (got, want) in found.items():
         assert cosine(got, want) >= 0.9999, name
         assert relative(got, want) <= 0.01, name
 

@@ -38,6 +38,7 @@ def backbone(
         raise UsageError(f"--figure {figure} must end in .png, .svg or .pdf")
     in_range("--batch", batch, 1)
     in_range("--repeats", repeats, 1)
+    in_range("--softcap", softcap, 0)
     if depth < 4:
         raise UsageError(f"--depth {depth}: with fewer than 4 blocks the mix has no attention and is the delta rule")
     wanted = _lengths(lengths)
@@ -54,8 +55,8 @@ def backbone(
     gpu = target.type == "cuda"
     wanted = wanted or ([256, 1024, 4096, 16384, 65536] if gpu else [256, 512, 1024, 2048])
     width = (768 if gpu else 256) if width is None else width
-    if width < 1 or head_width < 2 or width % head_width:
-        raise UsageError(f"--width {width} must be a multiple of --head-width {head_width}")
+    if width < 1 or head_width < 2 or head_width % 2 or width % head_width:
+        raise UsageError(f"--width {width} must be a multiple of --head-width {head_width}, which must be even")
     base = ModelConfig(
         vocab=2, length=1, width=width, depth=depth, heads=width // head_width, softcap=softcap, dropout=0.0
     )
@@ -64,7 +65,8 @@ def backbone(
     rows: list[Row] = []
     with progress_bar() as progress:
         bar = progress.add_task("measuring", total=len(wanted) * (len(backbones.PATTERNS) + 2))
-        arguments = (base, wanted, batch, target, repeats or (20 if gpu else 5), compiled)
+        repeats = repeats or (20 if gpu else 5)
+        arguments = (base, wanted, batch, target, repeats, compiled)
         for row in backbones.measure(*arguments, progress=lambda: progress.advance(bar)):
             rows.append(row)
     found = backbones.summary(rows)
@@ -73,9 +75,11 @@ def backbone(
         from dbtm.kernels.dispatch import choose, choose_delta
 
         kind = (gpu, torch.bfloat16 if gpu else torch.float32, head_width)
-        kernels = {"attention": " - ".join(choose(softcap, True, *kind)), "delta": " - ".join(choose_delta(*kind))}
+        chosen = {"forward": choose(softcap, False, *kind), "step": choose(softcap, True, *kind)}
+        kernels = {f"attention, {call}": " - ".join(choice) for call, choice in chosen.items()}
+        kernels["delta"] = " - ".join(choose_delta(*kind))
         sizes = {"width": width, "depth": depth, "head_width": head_width, "softcap": softcap, "batch": batch}
-        setting = {**sizes, "vocab": backbones.VOCAB, "compile": compiled, "kernels": kernels}
+        setting = {**sizes, "vocab": backbones.VOCAB, "repeats": repeats, "compile": compiled, "kernels": kernels}
         files.write(json_file, json.dumps({**found, **setting, **made(target)}, indent=2) + "\n")
     if figure is not None:
         _draw(rows, found, figure)
