@@ -41,7 +41,7 @@ def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
         raise UsageError(f"{why}: leave {', '.join('--' + name.replace('_', '-') for name in given)} out")
 
 
-def in_range(option: str, value: int | None, least: int, most: int | None = None) -> None:
+def in_range(option: str, value: float | None, least: float, most: float | None = None) -> None:
     """Refuse a number out of its range; None was not given."""
     if value is not None and (value < least or (most is not None and value > most)):
         raise UsageError(f"{option} {value} must be at least {least}" + (f" and at most {most}" if most else ""))

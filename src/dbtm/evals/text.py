@@ -153,9 +153,8 @@ def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
     try:
         held_out = task.held_out
     except UsageError as error:
-        raise UsageError(
-            f"no real text to compare with ({error}): name it with --data, or leave it out with --no-references"
-        ) from None
+        how = str(error).removeprefix("no text: ")
+        raise UsageError(f"no real text to compare with: {how}; or leave it out with --no-references") from None
     if not len(held_out):
         raise UsageError("no real text to compare with (nothing was held out): leave it out with --no-references")
     tokens_BL = held_out[spread(n, len(held_out))]

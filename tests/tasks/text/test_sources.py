@@ -259,6 +259,19 @@ def test_standard_input(monkeypatch):
     feed("\n")
     with pytest.raises(UsageError, match="the standard input holds no text"):
         read("-")
+    feed(json_lines("body"))
+    with pytest.raises(UsageError, match="the standard input looks like JSON lines: read it with --field text, or"):
+        read("-")
+    feed("{not JSON}\nbut text")
+    assert read("-") == ["{not JSON}", "but text"]
+
+
+def test_what_looks_like_json_lines_is_not_taken_for_text(tmp_path):
+    (tmp_path / "a.log").write_text(json_lines("text"))
+    with pytest.raises(UsageError, match=r"a\.log looks like JSON lines: name it \.jsonl, or"):
+        read(tmp_path / "a.log")
+    (tmp_path / "a.txt").write_text(json_lines("text"))
+    assert read(tmp_path / "a.txt") == json_lines("text").split("\n")[: len(DOCUMENTS)], "the name says so"
 
 
 def test_pipes(tmp_path):

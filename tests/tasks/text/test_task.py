@@ -140,8 +140,10 @@ def test_data_that_has_moved(task, folder, words, documents, tmp_path):
         gone.at(str(tmp_path / "nowhere"))
     other = tokenizers.train([text[::-1] for text in documents], 300)
     prepare([(None, whole(documents))], other, tmp_path / "other", Layout(16, validation=0.1))
-    with pytest.raises(UsageError, match="prepared with another tokenizer"):
+    with pytest.raises(UsageError, match=rf"prepared with another tokenizer than this model's, {gone.tokenizer}"):
         gone.at(str(tmp_path / "other"))
+    with pytest.raises(UsageError, match=rf"--tokenizer {gone.tokenizer} --length 16 "):
+        _ = replace(gone, data="").prepared
     prepare([(None, whole(documents))], words, tmp_path / "short", Layout(8, validation=0.1))
     with pytest.raises(UsageError, match="length 8"):
         gone.at(str(tmp_path / "short"))

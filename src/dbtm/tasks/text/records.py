@@ -22,6 +22,14 @@ def json_lines(chunks: Iterable[str], name: str, field: str) -> Iterator[str]:
         yield _json_text(rest, f"{name}, line {number + 1}", field)
 
 
+def is_object(line: str) -> bool:
+    """Whether a line is a JSON object."""
+    try:
+        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _json_text(line: str, where: str, field: str) -> str:
     try:
         record = json.loads(line)

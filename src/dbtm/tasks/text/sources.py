@@ -76,7 +76,8 @@ def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "li
     elif kind == "parquet":
         found = whole(records.parquet(path, tick, field or "text"))
     else:
-        found = _split(text_of(path, tick), documents)
+        text = text_of(path, tick)
+        found = _split(text if _kind(path) else _no_json(text, path), documents)
     empty, inside = True, False
     for piece in found:
         if inside or not piece.ends or piece.text.strip():  # blank documents are passed over
@@ -84,6 +85,18 @@ def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "li
             empty, inside = False, not piece.ends
     if empty:
         raise UsageError(f"{called(path)} holds no text: leave it out")
+
+
+def _no_json(chunks: Iterable[str], path: str) -> Iterator[str]:
+    """Text whose name does not tell what it is, refused where it begins like JSON lines."""
+    first = True
+    for chunk in chunks:
+        line, ends, _ = chunk.partition("\n")
+        if first and ends and records.is_object(line):
+            way = "read it with --field text" if read_once(path) else "name it .jsonl"
+            raise UsageError(f"{called(path)} looks like JSON lines: {way}, or give plain text as a .txt file")
+        first = False
+        yield chunk
 
 
 def whole(texts: Iterable[str]) -> Iterator[Piece]:

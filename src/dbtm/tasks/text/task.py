@@ -56,9 +56,10 @@ class Text(Task):
     @cached_property
     def prepared(self) -> Prepared:
         if not self.data:
+            words = self.tokenizer or "train:8192"
             raise UsageError(
-                "no text: prepare some (dbtm data text FILE --tokenizer train:8192 --length 128 --out DIR) "
-                "and name it with --data DIR"
+                f"no text: prepare some (dbtm data text --input FILE --tokenizer {words} --length {self.length} "
+                "--out DIR) and name it with --data DIR"
             )
         found = Prepared(self.data)
         if (found.vocab, found.length) != (self.vocab, self.length):
@@ -90,7 +91,7 @@ class Text(Task):
 
         moved = replace(self, data=data)
         if tokenizers.load(str(moved.prepared.folder)).get_vocab() != moved.words.get_vocab():
-            raise UsageError(f"{data} was prepared with another tokenizer than this model's")
+            raise UsageError(f"{data} was prepared with another tokenizer than this model's, {self.tokenizer}")
         return moved
 
     def validation(self, n: int) -> np.ndarray:
