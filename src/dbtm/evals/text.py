@@ -153,8 +153,10 @@ def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
     try:
         held_out = task.held_out
     except UsageError as error:
-        how = str(error).removeprefix("no text: ")
-        raise UsageError(f"no real text to compare with: {how}; or leave it out with --no-references") from None
+        why = str(error).removeprefix("no text: ").removesuffix(" and name it with --data DIR")
+        raise UsageError(
+            f"no real text to compare with: {why}; name it with --data, or leave it out with --no-references"
+        ) from None
     if not len(held_out):
         raise UsageError("no real text to compare with (nothing was held out): leave it out with --no-references")
     tokens_BL = held_out[spread(n, len(held_out))]
