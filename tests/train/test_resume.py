@@ -283,7 +283,12 @@ def test_a_non_finite_loss_leaves_the_last_good_checkpoint(tmp_path):
 def test_a_signal_saves_and_exits(tmp_path, number):
     command = [sys.executable, "-m", "dbtm", "train", "markov", "--out", str(tmp_path), "--set", "train.device=cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen([*command, "--set", "train.log_every=1"], stderr=subprocess.PIPE, env=environment) as process:
+    with subprocess.Popen(
+        [*command, "--set", "train.log_every=1"],
+        stderr=subprocess.PIPE,
+        env=environment,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup and shells in the background ignore some
+    ) as process:
         assert process.stderr is not None
         process.stderr.readline()  # the first step is done
         time.sleep(0.2)
