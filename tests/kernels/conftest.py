@@ -20,6 +20,7 @@ def interpreted(monkeypatch):
         monkeypatch.setenv("TRITON_INTERPRET", "1")
         if dispatch.HAS_TRITON:
             guard_memory(monkeypatch)
+            round_to_nearest(monkeypatch)
 
 
 def guard_memory(monkeypatch):
@@ -56,6 +57,22 @@ def guard_memory(monkeypatch):
     monkeypatch.setattr(GridExecutor, "_init_args_hst", arguments)
     monkeypatch.setattr(InterpreterBuilder, "create_masked_load", checked_load)
     monkeypatch.setattr(InterpreterBuilder, "create_masked_store", checked_store)
+
+
+def round_to_nearest(monkeypatch):
+    """A float32 becomes the nearest bfloat16, as on a GPU; the interpreter itself cuts the digits off."""
+    from triton import language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    cast = InterpreterBuilder.cast_impl
+
+    def rounded(self, x, dtype):
+        if x.dtype.scalar == tl.float32 and dtype.scalar == tl.bfloat16:
+            data = torch.from_numpy(np.array(x.data)).bfloat16().view(torch.uint16).numpy()
+            return TensorHandle(data, tl.bfloat16)
+        return cast(self, x, dtype)
+
+    monkeypatch.setattr(InterpreterBuilder, "cast_impl", rounded)
 
 
 def _last(x):

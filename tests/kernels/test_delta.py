@@ -49,6 +49,12 @@ def inputs(L: int, dk: int = 8, dv: int = 6, dtype=torch.float64, gates: str = "
     return [x.to(DEVICE, t) for x, t in zip((q, k, v, g, beta), (dtype,) * 3 + (wide,) * 2)]
 
 
+def rule(*tensors: Tensor, tangents=None, directions=(False,)) -> tuple[Tensor, Tensor | None]:
+    """`gated_delta` of q, k, v, g, beta one by one."""
+    given = [None if x is None else (tuple(x[:3]), tuple(x[3:])) for x in (tensors, tangents)]
+    return gated_delta(*given[0], given[1], directions)
+
+
 def directions_of(tensors: list[Tensor]) -> list[Tensor]:
     return [torch.randn_like(x) for x in tensors]
 
@@ -63,8 +69,8 @@ def expected(tensors: list[Tensor], tangents: list[Tensor], go: Tensor, reverse:
 
 def computed(tensors: list[Tensor], tangents: list[Tensor], go: Tensor, reverse: bool) -> list[Tensor]:
     x = [t.clone().requires_grad_() for t in tensors]
-    o, do = gated_delta(*x, tuple(tangents), directions=(reverse,))
-    alone, none = gated_delta(*x, directions=(reverse,))
+    o, do = rule(*x, tangents=tangents, directions=(reverse,))
+    alone, none = rule(*x, directions=(reverse,))
     assert none is None
     assert torch.equal(alone, o)
     assert o.dtype == do.dtype == tensors[2].dtype
@@ -178,7 +184,7 @@ def test_both_directions_in_one_call():
     tensors = inputs(70)
     x = [t.clone().requires_grad_() for t in tensors]
     tangents = tuple(directions_of(tensors))
-    o, do = gated_delta(*x, tangents, directions=(False, True))
+    o, do = rule(*x, tangents=tangents, directions=(False, True))
     go = torch.randn_like(o)
     grads = torch.autograd.grad(o, x, go)
     want = [expected(tensors, list(tangents), go[i], bool(i)) for i in range(2)]
@@ -194,10 +200,10 @@ def test_nothing_leaks_from_the_end(reverse):
     """Neither what fills the last chunk nor what the scan has yet to read reaches the positions it has read."""
     tensors = inputs(100)
     read, unread = (slice(30, None), slice(0, 30)) if reverse else (slice(0, 70), slice(70, None))
-    want, _ = gated_delta(*(x[:, :, read] for x in tensors), directions=(reverse,))
+    want, _ = rule(*(x[:, :, read] for x in tensors), directions=(reverse,))
     for x, other in zip(tensors, (1e3, 1e3, 1e3, -1e3, 1.0), strict=True):
         x[:, :, unread] = other
-    got, _ = gated_delta(*tensors, directions=(reverse,))
+    got, _ = rule(*tensors, directions=(reverse,))
     assert relative(got[:, :, :, read], want) <= 1e-12
 
 
@@ -207,7 +213,7 @@ def test_what_autograd_keeps_grows_like_the_length(dk, dv):
         sizes = []
         x = [t.requires_grad_() for t in inputs(L, dk, dv, dtype=torch.float32)]
         with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()), lambda _: None):
-            gated_delta(*x, directions=(False, True))
+            rule(*x, directions=(False, True))
         return sum(sizes)
 
     assert kept(256) == 2 * kept(128)
@@ -221,7 +227,7 @@ def test_tangents_are_constants_and_inputs_may_be(dk, dv):
     found = []
     for needed in (range(5), (1, 3)):
         x = [t.detach().requires_grad_(i in needed) for i, t in enumerate(tensors)]
-        o, do = gated_delta(*x, tuple(tangents))
+        o, do = rule(*x, tangents=tangents)
         assert not do.requires_grad
         o.sum().backward()
         assert all((x[i].grad is not None) == (i in needed) for i in range(5))
@@ -235,13 +241,13 @@ def test_tangents_are_constants_and_inputs_may_be(dk, dv):
 def test_forward_mode_is_refused_rather_than_wrong(dk, dv):
     tensors = tuple(inputs(5, dk, dv, torch.float32))
     with pytest.raises(RuntimeError, match="jvp"):
-        jvp(lambda *x: gated_delta(*x)[0], tensors, tensors)
+        jvp(lambda *x: rule(*x)[0], tensors, tensors)
 
 
 def test_second_derivatives_are_refused_rather_than_wrong():
     """Of the plain form, which keeps U, S and the inverse as constants; the kernels' operators have no second one."""
     tensors = [x.requires_grad_() for x in inputs(5)]
-    (gq,) = torch.autograd.grad(gated_delta(*tensors)[0].square().sum(), tensors[0], create_graph=True)
+    (gq,) = torch.autograd.grad(rule(*tensors)[0].square().sum(), tensors[0], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gq.square().sum().backward()
 
@@ -251,7 +257,7 @@ def test_the_compiler_sees_one_graph(dk, dv):
     """In the plain form, and where q, k and v are alike, in Triton's."""
 
     def call(*x):
-        return gated_delta(*x[:5], x[5:], directions=(False, True))
+        return rule(*x[:5], tangents=x[5:], directions=(False, True))
 
     tensors = inputs(70, dk, dv, dtype=torch.float32)
     tangents = directions_of(tensors)
@@ -298,7 +304,7 @@ def test_state_pass_against_its_definition(n, d, m):
 
 @needs_triton
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("L", "d"), [(1, 16), (9, 8), (63, 16), (64, 32), (65, 20), (150, 64)])
+@pytest.mark.parametrize(("L", "d"), [(1, 16), (9, 8), (20, 16), (63, 16), (64, 32), (65, 20), (150, 64)])
 def test_kernels_equal_the_recurrence(L, d, reverse):
     """Shorter than a chunk, a whole one, odd ones, odd widths; float32 throughout."""
     with launched() as calls:
@@ -336,16 +342,23 @@ def test_kernels_in_half_precision(d, dtype, precision):
         assert relative(got, want) <= 0.01, name
 
 
+def as_in_the_layer(tensors: list[Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """q, k, v as one view of (B, L, 3, H, d), and the gates."""
+    return torch.stack([x.transpose(1, 2) for x in tensors[:3]], 2).permute(2, 0, 3, 1, 4), (tensors[3], tensors[4])
+
+
 @needs_triton
-def test_kernels_equal_the_plain_form_in_both_directions():
+@pytest.mark.parametrize("tangents_as", [as_in_the_layer, lambda x: (torch.stack(x[:3]), tuple(x[3:]))])
+def test_kernels_equal_the_plain_form_in_both_directions(tangents_as):
+    """With tangents that lie as the inputs do, and otherwise."""
     tensors, results = inputs(100, 16, 16, torch.float32), []
-    tangents = tuple(directions_of(tensors))
-    strided = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in tensors]  # as heads lie in a layer
-    for backend, given in (("reference", tensors), ("triton", strided)):
-        x = [t.detach().requires_grad_() for t in given]
+    tangents = directions_of(tensors)
+    for backend in ("reference", "triton"):
+        qkv, gates = as_in_the_layer(tensors)
+        qkv, gates = qkv.requires_grad_(), tuple(x.detach().requires_grad_() for x in gates)
         with force(backend), launched() as calls:
-            o, do = gated_delta(*x, tangents, directions=(False, True))
-            results.append([o.detach(), do, *torch.autograd.grad(o.cos().sum(), x)])
+            o, do = gated_delta(qkv, gates, tangents_as(tangents), directions=(False, True))
+            results.append([o.detach(), do, *torch.autograd.grad(o.cos().sum(), (qkv, *gates))])
         assert bool(calls) == (backend == "triton")
     for plain, fused in zip(*results, strict=True):
         assert relative(fused, plain.double()) <= 2e-6
@@ -354,6 +367,6 @@ def test_kernels_equal_the_plain_form_in_both_directions():
 @needs_triton
 def test_heads_too_wide_for_the_kernels_take_the_plain_form():
     with launched() as calls:
-        gated_delta(*inputs(20, 80, 80, torch.float32))
-        gated_delta(*inputs(20, 16, 8, torch.float32))
+        rule(*inputs(20, 80, 80, torch.float32))
+        rule(*inputs(20, 16, 8, torch.float32))
     assert not calls

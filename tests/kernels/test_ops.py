@@ -29,11 +29,11 @@ def test_operators_keep_their_contracts(softcap):
 
 def test_operators_of_the_delta_rule_keep_theirs():
     """With strided inputs and both directions."""
-    q, k, v, dq, dk, dv = views(2, L=20)
+    qkv, dqkv = (torch.randn(2, 20, 3, 3, 16, device=DEVICE).permute(2, 0, 3, 1, 4) for _ in range(2))
     g, beta, dg, dbeta = torch.randn(4, 2, 20, 3, device=DEVICE).sigmoid().transpose(2, 3)
-    inputs = [x.detach().requires_grad_() for x in (q, k, v, -g, beta)]
+    inputs = [x.detach().requires_grad_() for x in (qkv, -g, beta)]
     torch.library.opcheck(delta_ops.delta, (*inputs, [False, True]))
-    torch.library.opcheck(delta_ops.delta_dual, (*inputs, dq, dk, dv, dg, dbeta, [False, True]))
+    torch.library.opcheck(delta_ops.delta_dual, (*inputs, dqkv, dg, dbeta, [False, True]))
     values = [x.detach() for x in inputs]
     o, *kept = delta_ops.delta(*values, [False, True])
     torch.library.opcheck(delta_ops.delta_backward, (torch.randn_like(o), *values, *kept, [False, True]))

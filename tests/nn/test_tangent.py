@@ -181,9 +181,11 @@ def test_state_in_parts_equals_dense_path():
     "changes",
     [{}, {"dropout": 0.3}, {"backbone": "delta", "dropout": 0.3}, {"loops": 2, "input_norm": True}, {"taps": 3}],
 )
-def test_asking_for_a_tangent_changes_no_gradient(changes):
-    """The tangent rides along: parameters receive the gradient of the value alone."""
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_asking_for_a_tangent_changes_no_gradient(changes, dtype):
+    """The tangent rides along: parameters receive the gradient of the value alone, whatever it is rounded to."""
     model, state = random_map(**{"dropout": 0.0, "quality": False, **changes}).train(), random_state()
+    model.compute_dtype = dtype
     gradients = []
     for rate in (state.rate, None):
         model.zero_grad()

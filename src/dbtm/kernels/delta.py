@@ -40,29 +40,33 @@ class Inputs(NamedTuple):
     beta: Tensor
 
 
+Three = Tensor | tuple[Tensor, Tensor, Tensor]  # q, k, v: one (3, B, H, L, d), or one tensor each
+Pair = tuple[Tensor, Tensor]  # g, beta: (B, H, L)
+
+
 def gated_delta(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    g: Tensor,
-    beta: Tensor,
-    tangents: tuple[Tensor, ...] | None = None,
-    directions: tuple[bool, ...] = (False,),
+    qkv: Three, gates: Pair, tangents: tuple[Three, Pair] | None = None, directions: tuple[bool, ...] = (False,)
 ) -> tuple[Tensor, Tensor | None]:
     """Value under autograd and, where tangents are given, the tangent as a constant; (len(directions), B, H, L, dv).
 
     q, k are (B, H, L, dk), v (B, H, L, dv), g and beta (B, H, L). A direction that is True scans from the last position
-    to the first; several directions are one call, so that they share their launches.
+    to the first; several directions are one call, so that they share their launches. Kernels take q, k and v as one.
     """
+    q, k, v = qkv
     if q.shape == v.shape and choose_delta(q.is_cuda, q.dtype, q.shape[-1])[0] == "triton":
-        refuse_forward_mode(q, k, v, g, beta)
+        refuse_forward_mode(q, k, v, *gates)
         if tangents is None:
-            return delta_ops.delta(q, k, v, g, beta, list(directions))[0], None
-        o, do, *_ = delta_ops.delta_dual(q, k, v, g, beta, *tangents, list(directions))
+            return delta_ops.delta(joined(qkv), *gates, list(directions))[0], None
+        dqkv, dgates = tangents
+        o, do, *_ = delta_ops.delta_dual(joined(qkv), *gates, joined(dqkv), *dgates, list(directions))
         return o, do
     if tangents is None:
-        return _GatedDelta.apply(directions, q, k, v, g, beta), None
-    return _GatedDelta.apply(directions, q, k, v, g, beta, *tangents)
+        return _GatedDelta.apply(directions, q, k, v, *gates), None
+    return _GatedDelta.apply(directions, q, k, v, *gates, *tangents[0], *tangents[1])
+
+
+def joined(three: Three) -> Tensor:
+    return three if isinstance(three, Tensor) else torch.stack(three)
 
 
 class _GatedDelta(torch.autograd.Function):

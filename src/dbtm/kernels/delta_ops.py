@@ -4,6 +4,8 @@ Two steps of the plain form, which are short chains of batched matrix products m
 long graphs; and the whole of the Triton form.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -100,76 +102,90 @@ def _(P, Z):
 
 
 @torch.library.custom_op("dbtm::delta", mutates_args=())
-def delta(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, directions: list[bool]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """o (directions, B, H, L, d), and for the gradient (I + N)^-1, U and S of every chunk."""
+def delta(qkv: Tensor, g: Tensor, beta: Tensor, directions: list[bool]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """o (directions, B, H, L, d) for (3, B, H, L, d), and for the gradient (I + N)^-1, U and S of every chunk."""
     from dbtm.kernels import triton_delta
 
-    o, _, inverse, U, S = triton_delta.forward((q, k, v, g, beta), (), directions)
+    o, _, inverse, U, S = triton_delta.forward(qkv, (g, beta), (), directions)
     return o, inverse, U, S
 
 
 @torch.library.custom_op("dbtm::delta_dual", mutates_args=())
 def delta_dual(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
-    dq: Tensor, dk: Tensor, dv: Tensor, dg: Tensor, dbeta: Tensor, directions: list[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The same with the tangent do after o. Only o is differentiable, and only towards q, k, v, g, beta."""
+    qkv: Tensor, g: Tensor, beta: Tensor, dqkv: Tensor, dg: Tensor, dbeta: Tensor, directions: list[bool]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The same with the tangent do after o. Only o is differentiable, and only towards qkv, g, beta."""
     from dbtm.kernels import triton_delta
 
-    o, do, inverse, U, S = triton_delta.forward((q, k, v, g, beta), (dq, dk, dv, dg, dbeta), directions)
+    o, do, inverse, U, S = triton_delta.forward(qkv, (g, beta), (dqkv, dg, dbeta), directions)
     assert do is not None
     return o, do, inverse, U, S
 
 
 @torch.library.custom_op("dbtm::delta_backward", mutates_args=())
 def delta_backward(
-    go: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
-    inverse: Tensor, U: Tensor, S: Tensor, directions: list[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The value's gradients."""
+    go: Tensor, qkv: Tensor, g: Tensor, beta: Tensor, inverse: Tensor, U: Tensor, S: Tensor, directions: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The value's gradients, of each direction: whatever reads them can add them up as it does."""
     from dbtm.kernels import triton_delta
 
-    return triton_delta.backward(go, (q, k, v, g, beta), inverse, U, S, directions)
+    return triton_delta.backward(go, qkv, (g, beta), inverse, U, S, directions)
 
 
-def _kept(k: Tensor, directions: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
-    B, H, L, d = k.shape
+def between(dtype: torch.dtype) -> torch.dtype:
+    """What lies between kernels: bfloat16 where the inputs are, else float32."""
+    return dtype if dtype == torch.bfloat16 else torch.float32
+
+
+def like_output(qkv: Tensor, directions: Sequence[bool]) -> Tensor:
+    """An empty (directions, B, H, L, d) tensor that lies in memory as (directions, B, L, H, d)."""
+    _, B, H, L, d = qkv.shape
+    return qkv.new_empty(len(directions), B, L, H, d).transpose(2, 3)
+
+
+def like_inputs(qkv: Tensor, directions: Sequence[bool]) -> Tensor:
+    """An empty (directions, 3, B, H, L, d) tensor that lies in memory as (directions, B, L, 3, H, d)."""
+    three, B, H, L, d = qkv.shape
+    return qkv.new_empty(len(directions), B, L, three, H, d).permute(0, 3, 1, 4, 2, 5)
+
+
+def _kept(qkv: Tensor, directions: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
+    _, B, H, L, d = qkv.shape
     C = chunk_size(L, 16)
-    lead = (len(directions), B, H, -(-L // C))
-    inverse, U, S = (k.new_empty((*lead, *size), dtype=torch.float32) for size in ((C, C), (C, d), (d, d)))
-    return inverse, U, S
+    lead, dtype = (len(directions), B, H, -(-L // C)), between(qkv.dtype)
+    inverse = qkv.new_empty(*lead, C, C, dtype=torch.float32)
+    return inverse, qkv.new_empty(*lead, C, d, dtype=dtype), qkv.new_empty(*lead, d, d, dtype=dtype)
 
 
 @delta.register_fake
-def _(q, k, v, g, beta, directions):
-    return v.new_empty(len(directions), *v.shape), *_kept(k, directions)
+def _(qkv, g, beta, directions):
+    return like_output(qkv, directions), *_kept(qkv, directions)
 
 
 @delta_dual.register_fake
-def _(q, k, v, g, beta, dq, dk, dv, dg, dbeta, directions):
-    return v.new_empty(len(directions), *v.shape), v.new_empty(len(directions), *v.shape), *_kept(k, directions)
+def _(qkv, g, beta, dqkv, dg, dbeta, directions):
+    return like_output(qkv, directions), like_output(qkv, directions), *_kept(qkv, directions)
 
 
 @delta_backward.register_fake
-def _(go, q, k, v, g, beta, inverse, U, S, directions):
-    return tuple(x.new_empty(x.shape) for x in (q, k, v, g, beta))
+def _(go, qkv, g, beta, inverse, U, S, directions):
+    return like_inputs(qkv, directions), *(x.new_empty(len(directions), *x.shape) for x in (g, beta))
 
 
 def _save(ctx, inputs, output):
     constants = output[1:]
     ctx.mark_non_differentiable(*constants)
     ctx.set_materialize_grads(False)  # of the constants: as much as is kept
-    ctx.save_for_backward(*inputs[:5], *constants[-3:])
-    ctx.directions, ctx.other_inputs = inputs[-1], len(inputs) - 5
+    ctx.save_for_backward(*inputs[:3], *constants[-3:])
+    ctx.directions, ctx.other_inputs = inputs[-1], len(inputs) - 3
 
 
 def _backward(ctx, go, *_):
     """A tangent is a constant of the loss (it stands in a stop-gradient), so both operators share the value's."""
     if go is None:
-        return (None,) * (5 + ctx.other_inputs)
-    return *delta_backward(go, *ctx.saved_tensors, ctx.directions), *([None] * ctx.other_inputs)
+        return (None,) * (3 + ctx.other_inputs)
+    grads = delta_backward(go, *ctx.saved_tensors, ctx.directions)
+    return *(x.sum(0) for x in grads), *([None] * ctx.other_inputs)
 
 
 delta.register_autograd(_backward, setup_context=_save)

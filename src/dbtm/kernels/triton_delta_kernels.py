@@ -5,46 +5,66 @@
     gradient_chunk_kernel -> pass_kernel, last chunk first
                           -> gradient_state_kernel -> gradient_output_kernel                    gradient
 
-Inputs are (B, H, L, d) and dense; positions beyond L count as zeros, and a direction that scans from the end reads them
-in its own order. What lies between kernels is float32 and in the order of the scan, (directions, B, H, n, ...). D and
-its like are made anew wherever they are needed: the products cost less than memory would. No kernel
-writes what it reads.
+q, k, v and their tangents are (B, H, L, d) with the same strides, whatever they are, and a dense last axis; gates are
+dense. Results have one part a direction: o and do lie as (directions, B, L, H, d), and gradients as
+(directions, B, L, 3, H, d). Positions beyond L count as zeros, and a direction that scans from the end reads them in
+its own order. What lies between kernels is in the order of the scan, (directions, B, H, n, ...). D and its like are
+made anew wherever they are needed: the products cost less than memory would. No kernel writes what it reads.
+
+PRECISION says how products are made: of bfloat16, or of float32 as "tf32", "tf32x3" or "ieee". They are summed in
+float32 in any case; gates and inverses are float32 always.
 """
 
 import triton
 import triton.language as tl
 
+from dbtm.kernels.triton_kernels import dot as product
+
 
 @triton.jit
 def places(L, HEADS, REVERSED, C: tl.constexpr):
-    """Of this program's chunk: its number, its (b, h), the positions of its rows, and which of them are inside."""
-    part = tl.program_id(0)
+    """Of this program: the number of its chunk, its direction and head as one number, the positions of the chunk's
+    rows, and which of them are inside.
+    """
+    part = tl.program_id(0).to(tl.int64)
     index = tl.program_id(1) * C + tl.arange(0, C)
-    reverse = (REVERSED >> (part // HEADS)) & 1
-    chunk = part.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
-    return chunk, (part % HEADS).to(tl.int64), tl.where(reverse == 1, L - 1 - index, index), index < L
+    reverse = (REVERSED >> (tl.program_id(0) // HEADS)) & 1
+    at = tl.where(reverse == 1, L - 1 - index, index).to(tl.int64)
+    return part * tl.num_programs(1) + tl.program_id(1), part, at, index < L
 
 
 @triton.jit
-def rows_of(ptr, head, at, inside, L, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """The chunk's rows of a (B, H, L, d) tensor, (C, BLOCK_D)."""
+def read_at(part, at, L, H, HEADS, strides):
+    """Where the chunk's rows begin in an input, and where its gates lie."""
+    head = part % HEADS
+    return head // H * strides[0] + head % H * strides[1] + at * strides[2], head * L + at
+
+
+@triton.jit
+def write_at(part, at, L, H, D: tl.constexpr, TENSORS: tl.constexpr):
+    """Where they begin in a result that lies as (directions, B, L, TENSORS, H, d)."""
+    return ((part // H * L + at) * TENSORS * H + part % H) * D
+
+
+@triton.jit
+def rows_of(ptr, rows, inside, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The chunk's rows, (C, BLOCK_D)."""
     d = tl.arange(0, BLOCK_D)
-    where = (head * L + at)[:, None] * D + d[None, :]
-    return tl.load(ptr + where, mask=inside[:, None] & (d[None, :] < D), other=0.0).to(tl.float32)
+    return tl.load(ptr + rows[:, None] + d[None, :], mask=inside[:, None] & (d[None, :] < D), other=0.0)
 
 
 @triton.jit
-def write_rows(ptr, x, head, at, inside, L, D: tl.constexpr, BLOCK_D: tl.constexpr):
+def write_rows(ptr, x, rows, inside, D: tl.constexpr, BLOCK_D: tl.constexpr):
     """`rows_of`, the other way."""
     d = tl.arange(0, BLOCK_D)
-    where = (head * L + at)[:, None] * D + d[None, :]
-    tl.store(ptr + where, x.to(ptr.dtype.element_ty), mask=inside[:, None] & (d[None, :] < D))
+    mask = inside[:, None] & (d[None, :] < D)
+    tl.store(ptr + rows[:, None] + d[None, :], x.to(ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def gates_of(ptr, head, at, inside, L):
-    """The chunk's entries of a (B, H, L) tensor, (C,)."""
-    return tl.load(ptr + head * L + at, mask=inside, other=0.0).to(tl.float32)
+def gates_of(ptr, gates, inside):
+    """The chunk's entries of a gate, (C,)."""
+    return tl.load(ptr + gates, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
@@ -58,12 +78,23 @@ def block_of(ptr, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.
 def write_block(ptr, x, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
     """`block_of`, the other way."""
     r, c = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
-    tl.store(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, x, mask=(r < ROWS) & (c < COLUMNS))
+    mask = (r < ROWS) & (c < COLUMNS)
+    tl.store(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, x.to(ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def dot(a, b, PRECISION: tl.constexpr):
-    return tl.dot(a, b, input_precision=PRECISION)
+    if PRECISION == "bf16":
+        y = product(a.to(tl.bfloat16), b.to(tl.bfloat16), "ieee")
+    else:
+        y = product(a.to(tl.float32), b.to(tl.float32), PRECISION)
+    return y
+
+
+@triton.jit
+def solve(inverse, b, PRECISION: tl.constexpr):
+    """A product with an inverse, which is not rounded to bfloat16."""
+    return dot(inverse, b, "tf32" if PRECISION == "bf16" else PRECISION)
 
 
 @triton.jit
@@ -99,55 +130,94 @@ def below(x, C: tl.constexpr):
 
 @triton.jit
 def scores_kernel(
-    k_ptr, g_ptr, beta_ptr, n_ptr, L, HEADS, REVERSED,
+    k_ptr, g_ptr, beta_ptr, n_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """N = beta D k k^T below the diagonal."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
-    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
-    _, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
+    beta = gates_of(beta_ptr, gates, inside)[:, None]
+    _, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
     write_block(n_ptr, beta * below(dot(k, tl.trans(k), PRECISION) * decay, C), chunk, C, C, C, C)
 
 
 @triton.jit
-def inverse_kernel(n_ptr, inverse_ptr, C: tl.constexpr):
-    """(I + N)^-1 by substitution: row i is e_i - sum_{j < i} N_ij row_j.
+def next_row(M, n_ptr, i, C: tl.constexpr):
+    """Row i of a block's (I + N)^-1 is e_i - sum_{j < i} N_ij row_j: substitution."""
+    index = tl.arange(0, 16)
+    row = (index == i) - tl.sum(tl.load(n_ptr + i * C + index)[:, None] * M, 0)
+    return tl.where(index[:, None] == i, row[None, :], M)
 
-    One warp holds the whole matrix, so that no row waits for other warps.
+
+@triton.jit
+def inverse_kernel(n_ptr, inverse_ptr, C: tl.constexpr, PRECISION: tl.constexpr):
+    """(I + N)^-1 for C = 16, 32, 64, in blocks of 16: those on the diagonal by substitution, side by side; those below
+    by -B^-1 L A^-1, from pairs of neighbours to pairs of pairs. One warp holds all of it, so that no row waits.
     """
-    index = tl.arange(0, C)
-    at = tl.program_id(0).to(tl.int64) * C * C
-    own = (index[:, None] == index[None, :]).to(tl.float32)
-    M = own
-    for i in range(1, C):
-        n = tl.load(n_ptr + at + i * C + index)
-        row = tl.sum(n[:, None] * M, 0)
-        M = tl.where(index[:, None] == i, own - row[None, :], M)
-    tl.store(inverse_ptr + at + index[:, None] * C + index[None, :], M)
+    begin = tl.program_id(0).to(tl.int64) * C * C
+    index = tl.arange(0, 16)
+    n, out = n_ptr + begin, inverse_ptr + begin
+    block = index[:, None] * C + index[None, :]
+    down, right = 16 * C, 16
+    A = (index[:, None] == index[None, :]).to(tl.float32)
+    B, E, F = A, A, A
+    for i in range(1, 16):
+        A = next_row(A, n, i, C)
+        if C >= 32:
+            B = next_row(B, n + down + right, i, C)
+        if C == 64:
+            E = next_row(E, n + 2 * (down + right), i, C)
+            F = next_row(F, n + 3 * (down + right), i, C)
+    zero = tl.zeros_like(A)
+    tl.store(out + block, A)
+    if C >= 32:
+        BA = -dot(dot(B, tl.load(n + down + block), PRECISION), A, PRECISION)
+        tl.store(out + right + block, zero)
+        tl.store(out + down + block, BA)
+        tl.store(out + down + right + block, B)
+    if C == 64:
+        FE = -dot(dot(F, tl.load(n + 3 * down + 2 * right + block), PRECISION), E, PRECISION)
+        for i in tl.static_range(2):
+            tl.store(out + i * down + 2 * right + block, zero)
+            tl.store(out + i * down + 3 * right + block, zero)
+        tl.store(out + 2 * (down + right) + block, E)
+        tl.store(out + 2 * down + 3 * right + block, zero)
+        tl.store(out + 3 * down + 2 * right + block, FE)
+        tl.store(out + 3 * (down + right) + block, F)
+        # [[E, 0], [FE, F]] L [[A, 0], [BA, B]], L the lower left quarter of N
+        left, other = tl.load(n + 2 * down + block), tl.load(n + 2 * down + right + block)
+        EA, EB = dot(left, A, PRECISION) + dot(other, BA, PRECISION), dot(other, B, PRECISION)
+        left, other = tl.load(n + 3 * down + block), tl.load(n + 3 * down + right + block)
+        FA, FB = dot(left, A, PRECISION) + dot(other, BA, PRECISION), dot(other, B, PRECISION)
+        tl.store(out + 2 * down + block, -dot(E, EA, PRECISION))
+        tl.store(out + 2 * down + right + block, -dot(E, EB, PRECISION))
+        tl.store(out + 3 * down + block, -dot(FE, EA, PRECISION) - dot(F, FA, PRECISION))
+        tl.store(out + 3 * down + right + block, -dot(FE, EB, PRECISION) - dot(F, FB, PRECISION))
 
 
 @triton.jit
 def transition(inverse, k, beta, start, end, through, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr):
     """W, and P: what the chunk does to the state that enters it."""
     d = tl.arange(0, BLOCK_D)
-    W = dot(inverse, beta * start * k, PRECISION)
+    W = solve(inverse, beta * start * k, PRECISION)
     return W, tl.where(d[:, None] == d[None, :], through, 0.0) - dot(tl.trans(end * k), W, PRECISION)
 
 
 @triton.jit
 def chunk_kernel(
-    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, alone_ptr, p_ptr, z_ptr, L, HEADS, REVERSED,
+    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, alone_ptr, p_ptr, z_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """W, U as if the chunk began empty, and P, Z of the pass."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    k, v = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D), rows_of(v_ptr, head, at, inside, L, D, BLOCK_D)
-    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
-    start, end, through, _ = decays(gates_of(g_ptr, head, at, inside, L), C)
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    k, v = rows_of(k_ptr, rows, inside, D, BLOCK_D), rows_of(v_ptr, rows, inside, D, BLOCK_D)
+    beta = gates_of(beta_ptr, gates, inside)[:, None]
+    start, end, through, _ = decays(gates_of(g_ptr, gates, inside), C)
     inverse = block_of(inverse_ptr, chunk, C, C, C, C)
     W, P = transition(inverse, k, beta, start, end, through, BLOCK_D, PRECISION)
-    U = dot(inverse, beta * v, PRECISION)
+    U = solve(inverse, beta * v, PRECISION)
     write_block(w_ptr, W, chunk, C, D, C, BLOCK_D)
     write_block(alone_ptr, U, chunk, C, D, C, BLOCK_D)
     write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)
@@ -178,33 +248,35 @@ def pass_kernel(
 
 @triton.jit
 def output_kernel(
-    q_ptr, k_ptr, g_ptr, w_ptr, alone_ptr, s_ptr, u_ptr, o_ptr, L, HEADS, REVERSED,
+    q_ptr, k_ptr, g_ptr, w_ptr, alone_ptr, s_ptr, u_ptr, o_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """U of the chunk as it began, and o."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
-    start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
+    start, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
     S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
     U = block_of(alone_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), S, PRECISION)
     write_block(u_ptr, U, chunk, C, D, C, BLOCK_D)
     o = dot(start * q, S, PRECISION) + dot(dot(q, tl.trans(k), PRECISION) * decay, U, PRECISION)
-    write_rows(o_ptr, o, tl.program_id(0).to(tl.int64), at, inside, L, D, BLOCK_D)
+    write_rows(o_ptr, o, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
 
 
 @triton.jit
 def tangent_chunk_kernel(
     k_ptr, v_ptr, g_ptr, beta_ptr, dk_ptr, dv_ptr, dg_ptr, dbeta_ptr,
-    inverse_ptr, u_ptr, s_ptr, du_ptr, dz_ptr, L, HEADS, REVERSED,
+    inverse_ptr, u_ptr, s_ptr, du_ptr, dz_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """dU as if dS were 0 at the start of the chunk, and dZ."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    k, dk = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D), rows_of(dk_ptr, head, at, inside, L, D, BLOCK_D)
-    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
-    dbeta = gates_of(dbeta_ptr, head, at, inside, L)[:, None]
-    start, end, through, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
-    high, low, last = running(gates_of(dg_ptr, head, at, inside, L))
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    k, dk = rows_of(k_ptr, rows, inside, D, BLOCK_D), rows_of(dk_ptr, rows, inside, D, BLOCK_D)
+    beta = gates_of(beta_ptr, gates, inside)[:, None]
+    dbeta = gates_of(dbeta_ptr, gates, inside)[:, None]
+    start, end, through, decay = decays(gates_of(g_ptr, gates, inside), C)
+    high, low, last = running(gates_of(dg_ptr, gates, inside))
     dgamma, to_end = high[:, None], (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)[:, None]
     dk_k = dot(dk, tl.trans(k), PRECISION)
     kk = dot(k, tl.trans(k), PRECISION) * decay
@@ -212,10 +284,10 @@ def tangent_chunk_kernel(
     U = block_of(u_ptr, chunk, C, D, C, BLOCK_D)
     dR = -dot(dN, U, PRECISION)  # with dN U taken off already
     S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
-    dR += dbeta * (rows_of(v_ptr, head, at, inside, L, D, BLOCK_D) - dot(start * k, S, PRECISION))
+    dR += dbeta * (rows_of(v_ptr, rows, inside, D, BLOCK_D) - dot(start * k, S, PRECISION))
     dk += dgamma * k
-    dR += beta * (rows_of(dv_ptr, head, at, inside, L, D, BLOCK_D) - dot(start * dk, S, PRECISION))
-    dU = dot(block_of(inverse_ptr, chunk, C, C, C, C), dR, PRECISION)
+    dR += beta * (rows_of(dv_ptr, rows, inside, D, BLOCK_D) - dot(start * dk, S, PRECISION))
+    dU = solve(block_of(inverse_ptr, chunk, C, C, C, C), dR, PRECISION)
     write_block(du_ptr, dU, chunk, C, D, C, BLOCK_D)
     dk += (to_end - dgamma) * k
     dZ = dot(tl.trans(end * dk), U, PRECISION) + dot(tl.trans(end * k), dU, PRECISION)
@@ -224,15 +296,17 @@ def tangent_chunk_kernel(
 
 @triton.jit
 def tangent_output_kernel(
-    q_ptr, k_ptr, g_ptr, dq_ptr, dk_ptr, dg_ptr, w_ptr, u_ptr, s_ptr, du_ptr, ds_ptr, do_ptr, L, HEADS, REVERSED,
+    q_ptr, k_ptr, g_ptr, dq_ptr, dk_ptr, dg_ptr, w_ptr, u_ptr, s_ptr, du_ptr, ds_ptr, do_ptr,
+    L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """do."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
-    dq, dk = rows_of(dq_ptr, head, at, inside, L, D, BLOCK_D), rows_of(dk_ptr, head, at, inside, L, D, BLOCK_D)
-    start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
-    high, low, _ = running(gates_of(dg_ptr, head, at, inside, L))
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
+    dq, dk = rows_of(dq_ptr, rows, inside, D, BLOCK_D), rows_of(dk_ptr, rows, inside, D, BLOCK_D)
+    start, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
+    high, low, _ = running(gates_of(dg_ptr, gates, inside))
     qk = dot(q, tl.trans(k), PRECISION) * decay
     dqk = (dot(dq, tl.trans(k), PRECISION) + dot(q, tl.trans(dk), PRECISION)) * decay + differences(high, low) * qk
     do = dot(dqk, block_of(u_ptr, chunk, C, D, C, BLOCK_D), PRECISION)
@@ -241,20 +315,21 @@ def tangent_output_kernel(
     do += dot(start * q, dS, PRECISION)
     dU = block_of(du_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), dS, PRECISION)
     do += dot(qk, dU, PRECISION)
-    write_rows(do_ptr, do, tl.program_id(0).to(tl.int64), at, inside, L, D, BLOCK_D)
+    write_rows(do_ptr, do, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
 
 
 @triton.jit
 def gradient_chunk_kernel(
-    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, inverse_ptr, gu_ptr, p_ptr, gz_ptr, L, HEADS, REVERSED,
+    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, inverse_ptr, gu_ptr, p_ptr, gz_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradient towards U through o, P again, and what o adds to the gradient towards the state before the chunk."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    q, k = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D), rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
-    go = rows_of(go_ptr, tl.program_id(0).to(tl.int64), at, inside, L, D, BLOCK_D)
-    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
-    start, end, through, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
+    go = rows_of(go_ptr, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
+    beta = gates_of(beta_ptr, gates, inside)[:, None]
+    start, end, through, decay = decays(gates_of(g_ptr, gates, inside), C)
     gU = dot(tl.trans(dot(q, tl.trans(k), PRECISION) * decay), go, PRECISION)
     W, P = transition(block_of(inverse_ptr, chunk, C, C, C, C), k, beta, start, end, through, BLOCK_D, PRECISION)
     gZ = dot(tl.trans(start * q), go, PRECISION) - dot(tl.trans(W), gU, PRECISION)
@@ -266,29 +341,29 @@ def gradient_chunk_kernel(
 @triton.jit
 def gradient_state_kernel(
     k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, u_ptr, s_ptr, gu_ptr, gs_ptr,
-    gr_ptr, gv_ptr, k_part_ptr, gamma_part_ptr, beta_part_ptr, L, HEADS, REVERSED,
+    gr_ptr, gv_ptr, k_part_ptr, gamma_part_ptr, beta_part_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients towards R and v, and what those towards k, Gamma and beta have from the states S and S'."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    part = tl.program_id(0).to(tl.int64)
-    k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
-    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
-    start, end, through, _ = decays(gates_of(g_ptr, head, at, inside, L), C)
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
+    beta = gates_of(beta_ptr, gates, inside)[:, None]
+    start, end, through, _ = decays(gates_of(g_ptr, gates, inside), C)
     # S' = e^Gamma_C S + (end k)^T U
     gS = block_of(gs_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
     gend_k = dot(block_of(u_ptr, chunk, C, D, C, BLOCK_D), tl.trans(gS), PRECISION)
     gk = end * gend_k
     glog_end = tl.sum(gk * k, 1)
     gU = block_of(gu_ptr, chunk, C, D, C, BLOCK_D) + dot(end * k, gS, PRECISION)
-    gR = dot(tl.trans(block_of(inverse_ptr, chunk, C, C, C, C)), gU, PRECISION)
+    gR = solve(tl.trans(block_of(inverse_ptr, chunk, C, C, C, C)), gU, PRECISION)
     write_block(gr_ptr, gR, chunk, C, D, C, BLOCK_D)
     # R = beta (v - start k S)
     S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
-    glast = tl.sum(glog_end, 0) + through * tl.sum(tl.sum(gS * S, 1), 0)
-    v = rows_of(v_ptr, head, at, inside, L, D, BLOCK_D)
+    glast = tl.sum(glog_end, 0) + through * tl.sum(tl.sum(gS.to(tl.float32) * S, 1), 0)
+    v = rows_of(v_ptr, rows, inside, D, BLOCK_D)
     gbeta = tl.sum(gR * (v - dot(start * k, S, PRECISION)), 1)
-    write_rows(gv_ptr, beta * gR, part, at, inside, L, D, BLOCK_D)
+    write_rows(gv_ptr, beta * gR, write_at(part, at, L, H, D, 3), inside, D, BLOCK_D)
     from_start = -start * dot(beta * gR, tl.trans(S), PRECISION)
     write_block(k_part_ptr, gk + from_start, chunk, C, D, C, BLOCK_D)
     i = tl.arange(0, C)
@@ -300,15 +375,16 @@ def gradient_state_kernel(
 @triton.jit
 def gradient_output_kernel(
     q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, u_ptr, s_ptr, gr_ptr, k_part_ptr, gamma_part_ptr, beta_part_ptr,
-    gq_ptr, gk_ptr, gg_ptr, gbeta_ptr, L, HEADS, REVERSED,
+    gq_ptr, gk_ptr, gg_ptr, gbeta_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The rest: through N and q k^T, and towards g from that towards Gamma."""
-    chunk, head, at, inside = places(L, HEADS, REVERSED, C)
-    part, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
-    k = rows_of(k_ptr, head, at, inside, L, D, BLOCK_D)
-    beta = gates_of(beta_ptr, head, at, inside, L)[:, None]
-    start, _, _, decay = decays(gates_of(g_ptr, head, at, inside, L), C)
+    chunk, part, at, inside = places(L, HEADS, REVERSED, C)
+    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    i, grads = tl.arange(0, C), write_at(part, at, L, H, D, 3)
+    k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
+    beta = gates_of(beta_ptr, gates, inside)[:, None]
+    start, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
     U = block_of(u_ptr, chunk, C, D, C, BLOCK_D)
     # N = beta D k k^T below the diagonal
     kk = dot(k, tl.trans(k), PRECISION) * decay
@@ -319,12 +395,12 @@ def gradient_output_kernel(
     gkk = beta * gN * decay
     gk = dot(gkk + tl.trans(gkk), k, PRECISION) + block_of(k_part_ptr, chunk, C, D, C, BLOCK_D)
     # o = start q S + (D q k^T) U
-    q = rows_of(q_ptr, head, at, inside, L, D, BLOCK_D)
-    go = rows_of(go_ptr, part, at, inside, L, D, BLOCK_D)
+    q = rows_of(q_ptr, rows, inside, D, BLOCK_D)
+    go = rows_of(go_ptr, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
     gqk = dot(go, tl.trans(U), PRECISION) * decay
     glog += gqk * dot(q, tl.trans(k), PRECISION)
-    write_rows(gk_ptr, gk + dot(tl.trans(gqk), q, PRECISION), part, at, inside, L, D, BLOCK_D)
+    write_rows(gk_ptr, gk + dot(tl.trans(gqk), q, PRECISION), grads, inside, D, BLOCK_D)
     from_start = start * dot(go, tl.trans(block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)), PRECISION)
-    write_rows(gq_ptr, dot(gqk, k, PRECISION) + from_start, part, at, inside, L, D, BLOCK_D)
+    write_rows(gq_ptr, dot(gqk, k, PRECISION) + from_start, grads, inside, D, BLOCK_D)
     ggamma = tl.load(gamma_part_ptr + chunk * C + i) + tl.sum(from_start * q, 1) + tl.sum(glog, 1) - tl.sum(glog, 0)
     tl.store(gg_ptr + part * L + at, tl.cumsum(ggamma, 0, reverse=True), mask=inside)

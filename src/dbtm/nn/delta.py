@@ -4,10 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dbtm.kernels.delta import gated_delta
+from dbtm.kernels.delta import Pair, gated_delta
 from dbtm.nn.layers import Around, Dual, Linear, ShortConvolution, rms_norm
 
-Tensors = tuple[Tensor, ...]
 TAPS = 4  # of the short convolutions: two positions before, the position itself, one after
 
 
@@ -22,16 +21,23 @@ def silu(x: Tensor, dx: Tensor | None = None) -> Dual:
         return y, (sigma * (1 + x * (1 - sigma)) * dx).to(dtype)
 
 
-def unit(x: Tensor, dx: Tensor | None = None, eps: float = 1e-6) -> Dual:
-    """y = x / |x|, dy = (dx - y (y . dx)) / |x| over the last axis, computed in float32 or wider."""
+def unit(x: Tensor, dx: Tensor | None = None, which: Tensor | None = None, eps: float = 1e-6) -> Dual:
+    """y = x / |x|, dy = (dx - y (y . dx)) / |x| over the last axis, computed in float32 or wider; x itself and dx where
+    `which` is given and false.
+    """
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     inverse_norm = torch.rsqrt(wide.square().sum(-1, keepdim=True) + eps)
-    y = wide * inverse_norm
+    if which is not None:
+        inverse_norm = torch.where(which, inverse_norm, 1.0)
+    wide = wide * inverse_norm
+    y = wide.to(x.dtype)
     if dx is None:
-        return y.to(x.dtype), None
+        return y, None
     with torch.no_grad():
         dx = dx.to(wide.dtype)
-        return y.to(x.dtype), ((dx - y * (y * dx).sum(-1, keepdim=True)) * inverse_norm).to(x.dtype)
+        along = (wide * dx).sum(-1, keepdim=True)
+        along = along if which is None else along * which
+        return y, ((dx - wide * along) * inverse_norm).to(x.dtype)
 
 
 class DeltaMixer(nn.Module):
@@ -69,37 +75,35 @@ class DeltaMixer(nn.Module):
         self.rates.fix(before, torch.promote_types(dtype, torch.float32))
         self.out.fix(Around(gate=around.gate), dtype)
 
-    def gates(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> tuple[Tensors, Tensors | None]:
+    def gates(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> tuple[Pair, Pair | None]:
         """Log decay g and write gate beta, (B, H, L), in float32 or wider, and their tangents."""
         wide = torch.promote_types(x.dtype, torch.float32)
         rates, drates = self.rates(x.to(wide), None if dx is None else dx.to(wide), before)
-        a, b = rates.transpose(1, 2).chunk(2, 1)
+        a, b = rates.transpose(1, 2).contiguous().chunk(2, 1)
         a, scale = a + self.decay_bias[:, None], self.decay_scale.to(wide).exp()[:, None]
         g, beta = scale * F.logsigmoid(-a), b.sigmoid()  # log sigma(-a) = -softplus(a)
         if drates is None:
             return (g, beta), None
         with torch.no_grad():
-            da, db = drates.transpose(1, 2).chunk(2, 1)
+            da, db = drates.transpose(1, 2).contiguous().chunk(2, 1)
             return (g, beta), (-scale * a.sigmoid() * da, beta * (1 - beta) * db)
 
-    def heads_of(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> tuple[Tensors, Tensors | None]:
-        """q, k, v of shape (B, H, L, d), q and k of length 1, and their tangents."""
+    def heads_of(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> Dual:
+        """q, k, v as (3, B, H, L, d), q and k of length 1, and their tangents; both lie as (B, L, 3, H, d)."""
         x, dx = silu(*self.convolution(*self.qkv(x, dx, before)))
-        qkv, dqkv = self.split(x), None if dx is None else self.split(dx)
-        qk, dqk = unit(qkv[:2], None if dqkv is None else dqkv[:2])
-        return (*qk, qkv[2]), None if dqk is None or dqkv is None else (*dqk, dqkv[2])
-
-    def split(self, x: Tensor) -> Tensor:
-        """(B, L, 3 D) to (3, B, H, L, d)."""
-        return x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        heads = (3, self.heads, x.shape[-1] // (3 * self.heads))
+        q_and_k = (torch.arange(3, device=x.device) < 2)[:, None, None]
+        x, dx = unit(x.unflatten(-1, heads), None if dx is None else dx.unflatten(-1, heads), q_and_k)
+        order = (2, 0, 3, 1, 4)
+        return x.permute(order), None if dx is None else dx.permute(order)
 
     def forward(self, x: Tensor, dx: Tensor | None = None, rotary: object = None, around: Around = Around()) -> Dual:
         """Positions come from the order of the scan: the rotary angles of attention are not used."""
         before, after = around._replace(gate=None), Around(gate=around.gate)
-        (q, k, v), dqkv = self.heads_of(x, dx, before)
-        (g, beta), dgates = self.gates(x, dx, before)
-        tangents = None if dqkv is None or dgates is None else dqkv + dgates
-        o, do = gated_delta(q, k, v, g, beta, tangents, directions=(False, True))
+        qkv, dqkv = self.heads_of(x, dx, before)
+        gates, dgates = self.gates(x, dx, before)
+        tangents = None if dqkv is None or dgates is None else (dqkv, dgates)
+        o, do = gated_delta(qkv, gates, tangents, directions=(False, True))
         z, dz = silu(*self.gate(x, dx, before))
         n, dn = rms_norm(o, do, eps=1e-3)  # o is next to nothing where a scan begins: a smaller eps blows rounding up
         y = self.merge(n).to(z.dtype)
