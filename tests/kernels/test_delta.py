@@ -327,14 +327,16 @@ def test_kernels_at_extreme_gates(gates):
 
 
 @needs_triton
-@pytest.mark.parametrize(("d", "dtype"), [(32, torch.bfloat16), (32, torch.float16), (64, torch.bfloat16)])
+@pytest.mark.parametrize(
+    ("L", "d", "dtype"), [(130, 64, torch.bfloat16), (20, 64, torch.bfloat16), (130, 32, torch.float16)]
+)
 @pytest.mark.parametrize("precision", ["highest", "high"])
-def test_kernels_in_half_precision(d, dtype, precision):
-    """Also as training runs them: heads of 64, products in TF32."""
+def test_kernels_in_half_precision(L, d, dtype, precision):
+    """Whatever float32 is multiplied as: bfloat16 is as bfloat16, float16 as float32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
-        found = compare(inputs(130, d, d, dtype), reverse=True)
+        found = compare(inputs(L, d, d, dtype), reverse=True)
     finally:
         torch.set_float32_matmul_precision(before)
     for name, (got, want) in found.items():
@@ -350,6 +352,21 @@ def test_roundings_do_not_add_up_over_many_chunks(gates):
     for name, (got, want) in found.items():
         assert cosine(got, want) >= 0.9999, name
         assert relative(got, want) <= 0.01, name
+
+
+@needs_triton
+@pytest.mark.parametrize("rate", [-9.75e-4, -2.5e-5])
+def test_a_slow_decay_is_not_rounded(rate):
+    """What the first chunk writes fades by 0.94 and by 0.998 a chunk, and nothing else touches it: in bfloat16 those
+    factors would be off by as much in each of 16 chunks.
+    """
+    L, d = 17 * 64, 16
+    q, k, v, g, beta = (x[:1, :1] for x in inputs(L, d, d, torch.bfloat16))
+    first = torch.arange(d, device=DEVICE) < d // 2
+    k = k * torch.where(torch.arange(L, device=DEVICE)[:, None] < 64, first, ~first)
+    o, _ = rule(q * first, k, v, torch.full_like(g, rate), beta)
+    want = delta_reference.gated_delta(*(x.double() for x in (q * first, k, v, torch.full_like(g, rate), beta)))
+    assert relative(o[0, :, :, -64:], want[:, :, -64:]) <= 0.01
 
 
 def as_in_the_layer(tensors: list[Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -375,8 +392,27 @@ def test_kernels_equal_the_plain_form_in_both_directions(tangents_as):
 
 
 @needs_triton
-def test_heads_too_wide_for_the_kernels_take_the_plain_form():
+def test_inputs_that_share_memory():
+    """The same q, k, v for all sequences, one tensor for all three, overlapping windows; tangents lie otherwise."""
+    torch.manual_seed(0)
+    x = F.normalize(torch.randn(3, 2, 2, 40, 16), dim=-1).to(DEVICE)
+    windows = x.as_strided((3, 2, 2, 20, 16), (2560, 160, 640, 16, 1))
+    for qkv in (x[:, :1, :, :20].expand(3, 2, -1, -1, -1), x[0, :, :, :20].expand(3, -1, -1, -1, -1), windows):
+        gates = tuple(inputs(20, 16, 16, torch.float32)[3:])
+        tangents = (torch.randn(3, 2, 2, 20, 16, device=DEVICE), tuple(torch.randn_like(x) for x in gates))
+        found = []
+        for backend in ("reference", "triton"):
+            with force(backend):
+                found.append(gated_delta(qkv, gates, tangents))
+        for plain, fused in zip(*found, strict=True):
+            assert relative(fused, plain.double()) <= 2e-6
+
+
+@needs_triton
+def test_what_the_kernels_do_not_take_goes_to_the_plain_form():
     with launched() as calls:
         rule(*inputs(20, 80, 80, torch.float32))
         rule(*inputs(20, 16, 8, torch.float32))
+        q, k, v, *gates = inputs(20, 16, 16, torch.float32)
+        assert rule(q, k, v.bfloat16(), *gates)[0].dtype == torch.bfloat16
     assert not calls

@@ -27,10 +27,11 @@ def test_operators_keep_their_contracts(softcap):
     torch.library.opcheck(ops.attention_backward, (torch.randn_like(o), q, k, v, o, lse, softcap))
 
 
-def test_operators_of_the_delta_rule_keep_theirs():
+@pytest.mark.parametrize(("H", "dtype"), [(3, torch.float32), (1, torch.bfloat16)])
+def test_operators_of_the_delta_rule_keep_theirs(H, dtype):
     """With strided inputs and both directions."""
-    qkv, dqkv = (torch.randn(2, 20, 3, 3, 16, device=DEVICE).permute(2, 0, 3, 1, 4) for _ in range(2))
-    g, beta, dg, dbeta = torch.randn(4, 2, 20, 3, device=DEVICE).sigmoid().transpose(2, 3)
+    qkv, dqkv = (torch.randn(2, 20, 3, H, 16, device=DEVICE, dtype=dtype).permute(2, 0, 3, 1, 4) for _ in range(2))
+    g, beta, dg, dbeta = torch.randn(4, 2, 20, H, device=DEVICE).sigmoid().transpose(2, 3)
     inputs = [x.detach().requires_grad_() for x in (qkv, -g, beta)]
     torch.library.opcheck(delta_ops.delta, (*inputs, [False, True]))
     torch.library.opcheck(delta_ops.delta_dual, (*inputs, dqkv, dg, dbeta, [False, True]))

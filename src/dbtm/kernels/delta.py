@@ -13,7 +13,8 @@ hand too and runs it backwards with P^T. Autograd keeps the inputs, (I + N)^-1, 
 Everything is float32 or wider. Gamma is float64: a strong decay would leave a float32 sum with no digits for the gates
 that follow it. Only differences of Gamma are exponentiated, masked before exp, so nothing overflows.
 
-This is the plain form, for any device and dtype; `triton_delta` has the same formulas as a few kernels.
+This is the plain form, for any device and dtype; `triton_delta` has the same formulas as a few kernels, which multiply
+bfloat16 inputs as such and keep float32 for gates, decays and inverses.
 """
 
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ def gated_delta(
     to the first; several directions are one call, so that they share their launches. Kernels take q, k and v as one.
     """
     q, k, v = qkv
-    if q.shape == v.shape and choose_delta(q.is_cuda, q.dtype, q.shape[-1])[0] == "triton":
+    if (q.shape, q.dtype) == (v.shape, v.dtype) and choose_delta(q.is_cuda, q.dtype, q.shape[-1])[0] == "triton":
         refuse_forward_mode(q, k, v, *gates)
         if tangents is None:
             return delta_ops.delta(joined(qkv), *gates, list(directions))[0], None

@@ -132,8 +132,8 @@ def delta_backward(
     return triton_delta.backward(go, qkv, (g, beta), inverse, U, S, directions)
 
 
-def between(dtype: torch.dtype) -> torch.dtype:
-    """What lies between kernels: bfloat16 where the inputs are, else float32."""
+def kept_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Of what lies between kernels and is kept for the gradient: bfloat16 where the inputs are, else float32."""
     return dtype if dtype == torch.bfloat16 else torch.float32
 
 
@@ -152,7 +152,7 @@ def like_inputs(qkv: Tensor, directions: Sequence[bool]) -> Tensor:
 def _kept(qkv: Tensor, directions: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
     _, B, H, L, d = qkv.shape
     C = chunk_size(L, 16)
-    lead, dtype = (len(directions), B, H, -(-L // C)), between(qkv.dtype)
+    lead, dtype = (len(directions), B, H, -(-L // C)), kept_dtype(qkv.dtype)
     inverse = qkv.new_empty(*lead, C, C, dtype=torch.float32)
     return inverse, qkv.new_empty(*lead, C, d, dtype=dtype), qkv.new_empty(*lead, d, d, dtype=dtype)
 

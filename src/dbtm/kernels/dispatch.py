@@ -98,7 +98,7 @@ def choose(
 
 
 def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, head_dim: int = 64) -> tuple[str, str]:
-    """(backend, reason) for the delta rule; what it computes with is float32 or wider in any case."""
+    """(backend, reason) for one call of the delta rule."""
     cuda = torch.cuda.is_available() if cuda is None else cuda
     why_not = no_triton(cuda, dtype, head_dim, MAX_DELTA_DIM)
     if _forced == "reference":

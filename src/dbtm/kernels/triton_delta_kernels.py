@@ -12,13 +12,17 @@ its own order. What lies between kernels is in the order of the scan, (direction
 made anew wherever they are needed: the products cost less than memory would. No kernel writes what it reads.
 
 PRECISION says how products are made: of bfloat16, or of float32 as "tf32", "tf32x3" or "ieee". They are summed in
-float32 in any case; gates and inverses are float32 always.
+float32 in any case, and what lies between kernels is bfloat16 or float32 with them. Gates, decays and inverses are
+float32 always, and an inverse is never multiplied in less than TF32.
 """
 
+import torch
 import triton
 import triton.language as tl
 
-from dbtm.kernels.triton_kernels import dot as product
+from dbtm.kernels.triton_kernels import dot as wide_dot
+
+SOLVE = tl.constexpr("ieee" if torch.version.hip else "tf32")  # most of AMD's chips have no TF32
 
 
 @triton.jit
@@ -34,14 +38,14 @@ def places(L, HEADS, REVERSED, C: tl.constexpr):
 
 
 @triton.jit
-def read_at(part, at, L, H, HEADS, strides):
+def input_at(part, at, L, H, HEADS, strides):
     """Where the chunk's rows begin in an input, and where its gates lie."""
     head = part % HEADS
     return head // H * strides[0] + head % H * strides[1] + at * strides[2], head * L + at
 
 
 @triton.jit
-def write_at(part, at, L, H, D: tl.constexpr, TENSORS: tl.constexpr):
+def result_at(part, at, L, H, D: tl.constexpr, TENSORS: tl.constexpr):
     """Where they begin in a result that lies as (directions, B, L, TENSORS, H, d)."""
     return ((part // H * L + at) * TENSORS * H + part % H) * D
 
@@ -85,16 +89,16 @@ def write_block(ptr, x, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_
 @triton.jit
 def dot(a, b, PRECISION: tl.constexpr):
     if PRECISION == "bf16":
-        y = product(a.to(tl.bfloat16), b.to(tl.bfloat16), "ieee")
+        y = wide_dot(a.to(tl.bfloat16), b.to(tl.bfloat16), "ieee")
     else:
-        y = product(a.to(tl.float32), b.to(tl.float32), PRECISION)
+        y = wide_dot(a.to(tl.float32), b.to(tl.float32), PRECISION)
     return y
 
 
 @triton.jit
 def solve(inverse, b, PRECISION: tl.constexpr):
     """A product with an inverse, which is not rounded to bfloat16."""
-    return dot(inverse, b, "tf32" if PRECISION == "bf16" else PRECISION)
+    return dot(inverse, b, SOLVE if PRECISION == "bf16" else PRECISION)
 
 
 @triton.jit
@@ -103,6 +107,12 @@ def running(g):
     gamma = tl.cumsum(g.to(tl.float64), 0)
     high = gamma.to(tl.float32)
     return high, (gamma - high.to(tl.float64)).to(tl.float32), tl.sum(g.to(tl.float64), 0)
+
+
+@triton.jit
+def to_last(high, low, last):
+    """What the running sum has yet to gain, (C, 1)."""
+    return (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)[:, None]
 
 
 @triton.jit
@@ -117,8 +127,7 @@ def decays(g, C: tl.constexpr):
     i = tl.arange(0, C)
     high, low, last = running(g)
     D = tl.exp(tl.where(i[:, None] >= i[None, :], differences(high, low), -float("inf")))
-    end = (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)
-    return tl.exp(high)[:, None], tl.exp(end)[:, None], tl.exp(last.to(tl.float32)), D
+    return tl.exp(high)[:, None], tl.exp(to_last(high, low, last)), tl.exp(last.to(tl.float32)), D
 
 
 @triton.jit
@@ -135,7 +144,7 @@ def scores_kernel(
 ):  # fmt: skip
     """N = beta D k k^T below the diagonal."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
     k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
     beta = gates_of(beta_ptr, gates, inside)[:, None]
     _, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
@@ -197,36 +206,41 @@ def inverse_kernel(n_ptr, inverse_ptr, C: tl.constexpr, PRECISION: tl.constexpr)
 
 
 @triton.jit
-def transition(inverse, k, beta, start, end, through, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr):
-    """W, and P: what the chunk does to the state that enters it."""
-    d = tl.arange(0, BLOCK_D)
+def transition(inverse, k, beta, start, end, PRECISION: tl.constexpr):
+    """W, and P without its diagonal e^Gamma_C: what the chunk does to the state that enters it beside fading it.
+
+    The pass takes the diagonal from `through`. Rounded to bfloat16 with the rest, a slow decay would be off by the same
+    factor in every chunk, and one close to 1 would be none.
+    """
     W = solve(inverse, beta * start * k, PRECISION)
-    return W, tl.where(d[:, None] == d[None, :], through, 0.0) - dot(tl.trans(end * k), W, PRECISION)
+    return W, -dot(tl.trans(end * k), W, PRECISION)
 
 
 @triton.jit
 def chunk_kernel(
-    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, alone_ptr, p_ptr, z_ptr, L, H, HEADS, REVERSED, strides,
+    k_ptr, v_ptr, g_ptr, beta_ptr, inverse_ptr, w_ptr, alone_ptr, through_ptr, p_ptr, z_ptr,
+    L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """W, U as if the chunk began empty, and P, Z of the pass."""
+    """W, U as if the chunk began empty, and `through`, P, Z of the pass."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
     k, v = rows_of(k_ptr, rows, inside, D, BLOCK_D), rows_of(v_ptr, rows, inside, D, BLOCK_D)
     beta = gates_of(beta_ptr, gates, inside)[:, None]
     start, end, through, _ = decays(gates_of(g_ptr, gates, inside), C)
     inverse = block_of(inverse_ptr, chunk, C, C, C, C)
-    W, P = transition(inverse, k, beta, start, end, through, BLOCK_D, PRECISION)
+    W, P = transition(inverse, k, beta, start, end, PRECISION)
     U = solve(inverse, beta * v, PRECISION)
     write_block(w_ptr, W, chunk, C, D, C, BLOCK_D)
     write_block(alone_ptr, U, chunk, C, D, C, BLOCK_D)
+    tl.store(through_ptr + chunk, through)
     write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)
     write_block(z_ptr, dot(tl.trans(end * k), U, PRECISION), chunk, D, D, BLOCK_D, BLOCK_D)
 
 
 @triton.jit
 def pass_kernel(
-    p_ptr, z_ptr, s_ptr, CHUNKS: tl.constexpr, BACK: tl.constexpr,
+    through_ptr, p_ptr, z_ptr, s_ptr, CHUNKS: tl.constexpr, BACK: tl.constexpr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """S_{c+1} = P_c S_c + Z_c from S_0 = 0 for one head and BLOCK_M columns of its state, one chunk after the other;
@@ -243,7 +257,7 @@ def pass_kernel(
         tl.store(s_ptr + c * D * D + s_at, S, mask=s_in)
         P = tl.load(p_ptr + c * D * D + p_at, mask=p_in, other=0.0)
         Z = tl.load(z_ptr + c * D * D + s_at, mask=s_in, other=0.0)
-        S = dot(P, S, PRECISION) + Z
+        S = tl.load(through_ptr + c) * S + dot(P, S, PRECISION) + Z
 
 
 @triton.jit
@@ -253,14 +267,14 @@ def output_kernel(
 ):  # fmt: skip
     """U of the chunk as it began, and o."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
     q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
     start, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
     S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
     U = block_of(alone_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), S, PRECISION)
     write_block(u_ptr, U, chunk, C, D, C, BLOCK_D)
     o = dot(start * q, S, PRECISION) + dot(dot(q, tl.trans(k), PRECISION) * decay, U, PRECISION)
-    write_rows(o_ptr, o, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
+    write_rows(o_ptr, o, result_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
 
 
 @triton.jit
@@ -271,13 +285,13 @@ def tangent_chunk_kernel(
 ):  # fmt: skip
     """dU as if dS were 0 at the start of the chunk, and dZ."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
     k, dk = rows_of(k_ptr, rows, inside, D, BLOCK_D), rows_of(dk_ptr, rows, inside, D, BLOCK_D)
     beta = gates_of(beta_ptr, gates, inside)[:, None]
     dbeta = gates_of(dbeta_ptr, gates, inside)[:, None]
     start, end, through, decay = decays(gates_of(g_ptr, gates, inside), C)
     high, low, last = running(gates_of(dg_ptr, gates, inside))
-    dgamma, to_end = high[:, None], (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)[:, None]
+    dgamma, to_end = high[:, None], to_last(high, low, last)
     dk_k = dot(dk, tl.trans(k), PRECISION)
     kk = dot(k, tl.trans(k), PRECISION) * decay
     dN = below(dbeta * kk + beta * ((dk_k + tl.trans(dk_k)) * decay + differences(high, low) * kk), C)
@@ -302,7 +316,7 @@ def tangent_output_kernel(
 ):  # fmt: skip
     """do."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
     q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
     dq, dk = rows_of(dq_ptr, rows, inside, D, BLOCK_D), rows_of(dk_ptr, rows, inside, D, BLOCK_D)
     start, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
@@ -315,25 +329,27 @@ def tangent_output_kernel(
     do += dot(start * q, dS, PRECISION)
     dU = block_of(du_ptr, chunk, C, D, C, BLOCK_D) - dot(block_of(w_ptr, chunk, C, D, C, BLOCK_D), dS, PRECISION)
     do += dot(qk, dU, PRECISION)
-    write_rows(do_ptr, do, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
+    write_rows(do_ptr, do, result_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
 
 
 @triton.jit
 def gradient_chunk_kernel(
-    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, inverse_ptr, gu_ptr, p_ptr, gz_ptr, L, H, HEADS, REVERSED, strides,
+    q_ptr, k_ptr, g_ptr, beta_ptr, go_ptr, inverse_ptr, gu_ptr, through_ptr, p_ptr, gz_ptr,
+    L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradient towards U through o, P again, and what o adds to the gradient towards the state before the chunk."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
     q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
-    go = rows_of(go_ptr, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
+    go = rows_of(go_ptr, result_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
     beta = gates_of(beta_ptr, gates, inside)[:, None]
     start, end, through, decay = decays(gates_of(g_ptr, gates, inside), C)
     gU = dot(tl.trans(dot(q, tl.trans(k), PRECISION) * decay), go, PRECISION)
-    W, P = transition(block_of(inverse_ptr, chunk, C, C, C, C), k, beta, start, end, through, BLOCK_D, PRECISION)
+    W, P = transition(block_of(inverse_ptr, chunk, C, C, C, C), k, beta, start, end, PRECISION)
     gZ = dot(tl.trans(start * q), go, PRECISION) - dot(tl.trans(W), gU, PRECISION)
     write_block(gu_ptr, gU, chunk, C, D, C, BLOCK_D)
+    tl.store(through_ptr + chunk, through)
     write_block(p_ptr, P, chunk, D, D, BLOCK_D, BLOCK_D)
     write_block(gz_ptr, gZ, chunk, D, D, BLOCK_D, BLOCK_D)
 
@@ -346,7 +362,7 @@ def gradient_state_kernel(
 ):  # fmt: skip
     """The gradients towards R and v, and what those towards k, Gamma and beta have from the states S and S'."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
     k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
     beta = gates_of(beta_ptr, gates, inside)[:, None]
     start, end, through, _ = decays(gates_of(g_ptr, gates, inside), C)
@@ -363,7 +379,7 @@ def gradient_state_kernel(
     glast = tl.sum(glog_end, 0) + through * tl.sum(tl.sum(gS.to(tl.float32) * S, 1), 0)
     v = rows_of(v_ptr, rows, inside, D, BLOCK_D)
     gbeta = tl.sum(gR * (v - dot(start * k, S, PRECISION)), 1)
-    write_rows(gv_ptr, beta * gR, write_at(part, at, L, H, D, 3), inside, D, BLOCK_D)
+    write_rows(gv_ptr, beta * gR, result_at(part, at, L, H, D, 3), inside, D, BLOCK_D)
     from_start = -start * dot(beta * gR, tl.trans(S), PRECISION)
     write_block(k_part_ptr, gk + from_start, chunk, C, D, C, BLOCK_D)
     i = tl.arange(0, C)
@@ -380,8 +396,8 @@ def gradient_output_kernel(
 ):  # fmt: skip
     """The rest: through N and q k^T, and towards g from that towards Gamma."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
-    rows, gates = read_at(part, at, L, H, HEADS, strides)
-    i, grads = tl.arange(0, C), write_at(part, at, L, H, D, 3)
+    rows, gates = input_at(part, at, L, H, HEADS, strides)
+    i, grads = tl.arange(0, C), result_at(part, at, L, H, D, 3)
     k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
     beta = gates_of(beta_ptr, gates, inside)[:, None]
     start, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
@@ -396,7 +412,7 @@ def gradient_output_kernel(
     gk = dot(gkk + tl.trans(gkk), k, PRECISION) + block_of(k_part_ptr, chunk, C, D, C, BLOCK_D)
     # o = start q S + (D q k^T) U
     q = rows_of(q_ptr, rows, inside, D, BLOCK_D)
-    go = rows_of(go_ptr, write_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
+    go = rows_of(go_ptr, result_at(part, at, L, H, D, 1), inside, D, BLOCK_D)
     gqk = dot(go, tl.trans(U), PRECISION) * decay
     glog += gqk * dot(q, tl.trans(k), PRECISION)
     write_rows(gk_ptr, gk + dot(tl.trans(gqk), q, PRECISION), grads, inside, D, BLOCK_D)

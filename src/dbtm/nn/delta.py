@@ -36,7 +36,7 @@ def unit(x: Tensor, dx: Tensor | None = None, which: Tensor | None = None, eps: 
     with torch.no_grad():
         dx = dx.to(wide.dtype)
         along = (wide * dx).sum(-1, keepdim=True)
-        along = along if which is None else along * which
+        along = along if which is None else torch.where(which, along, 0.0)
         return y, ((dx - wide * along) * inverse_norm).to(x.dtype)
 
 
