@@ -282,6 +282,21 @@ def text_ablations() -> str:
     return "\n".join(lines)
 
 
+def text_studies() -> str:
+    """The paper's comparisons of ways to sample, for the model of the package."""
+    lines: list[str] = []
+    cells = read("text-small-studies")["studies"]
+    for study in dict.fromkeys(cell["study"] for cell in cells):
+        table = {(cell["row"], cell["column"]): cell for cell in cells if cell["study"] == study}
+        rows, columns = (list(dict.fromkeys(key[i] for key in table)) for i in range(2))
+        first = "field or map" if study == "horizon" else "NFE"
+        lines += ["", f"| `{study}`: {first} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+        for row in rows:
+            shown = (f"{table[row, c]['perplexity']:.0f} ({table[row, c]['entropy']:.2f})" for c in columns)
+            lines.append(f"| {row} | {' | '.join(shown)} |")
+    return "\n".join(lines[1:])
+
+
 def text_samples() -> str:
     """The first sample of each budget, whatever it is like."""
     lines = []
@@ -318,7 +333,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
     "docs/speed.md": (backbones, backbones_compiled, backbones_cpu),
     "docs/maths.md": (programs,),
-    "docs/text.md": (text_results, text_ablations, text_backbones, text_samples),
+    "docs/text.md": (text_results, text_studies, text_ablations, text_backbones, text_samples),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }
 
