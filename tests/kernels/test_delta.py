@@ -100,6 +100,12 @@ def compare(tensors: list[Tensor], reverse: bool = False) -> dict[str, tuple[Ten
     return dict(zip(NAMES, zip(computed(*arguments), expected(*arguments), strict=True), strict=True))
 
 
+def assert_close_in_half_precision(found: dict[str, tuple[Tensor, Tensor]]) -> None:
+    for name, (got, want) in found.items():
+        assert cosine(got, want) >= 0.9999, name
+        assert relative(got, want) <= 0.01, name
+
+
 # -- the recurrence ----------------------------------------------------------------------------------------------------
 
 
@@ -175,9 +181,7 @@ def test_half_precision(d):
     """bfloat16 inputs and results, wide in between: a cosine of 0.9999 and better, at the widest heads too."""
     with force("reference"):
         found = compare(inputs(130, d, d, torch.bfloat16))
-    for name, (got, want) in found.items():
-        assert cosine(got, want) >= 0.9999, name
-        assert relative(got, want) <= 0.01, name
+    assert_close_in_half_precision(found)
 
 
 def test_both_directions_in_one_call():
@@ -339,9 +343,7 @@ def test_kernels_in_half_precision(L, d, dtype, precision):
         found = compare(inputs(L, d, d, dtype), reverse=True)
     finally:
         torch.set_float32_matmul_precision(before)
-    for name, (got, want) in found.items():
-        assert cosine(got, want) >= 0.9999, name
-        assert relative(got, want) <= 0.01, name
+    assert_close_in_half_precision(found)
 
 
 @needs_triton
@@ -349,9 +351,7 @@ def test_kernels_in_half_precision(L, d, dtype, precision):
 def test_roundings_do_not_add_up_over_many_chunks(gates):
     """bfloat16 over ten chunks, also where nothing fades."""
     found = compare([x[:1, :1] for x in inputs(640, 64, 64, torch.bfloat16, gates)])
-    for name, (got, want) in found.items():
-        assert cosine(got, want) >= 0.9999, name
-        assert relative(got, want) <= 0.01, name
+    assert_close_in_half_precision(found)
 
 
 @needs_triton

@@ -10,131 +10,28 @@ dense. Results have one part a direction: o and do lie as (directions, B, L, H, 
 (directions, B, L, 3, H, d). Positions beyond L count as zeros, and a direction that scans from the end reads them in
 its own order. What lies between kernels is in the order of the scan, (directions, B, H, n, ...). D and its like are
 made anew wherever they are needed: the products cost less than memory would. No kernel writes what it reads.
-
-PRECISION says how products are made: of bfloat16, or of float32 as "tf32", "tf32x3" or "ieee". They are summed in
-float32 in any case, and what lies between kernels is bfloat16 or float32 with them. Gates, decays and inverses are
-float32 always, and an inverse is never multiplied in less than TF32.
 """
 
-import torch
 import triton
 import triton.language as tl
 
-from dbtm.kernels.triton_kernels import dot as wide_dot
-
-SOLVE = tl.constexpr("ieee" if torch.version.hip else "tf32")  # most of AMD's chips have no TF32
-
-
-@triton.jit
-def places(L, HEADS, REVERSED, C: tl.constexpr):
-    """Of this program: the number of its chunk, its direction and head as one number, the positions of the chunk's
-    rows, and which of them are inside.
-    """
-    part = tl.program_id(0).to(tl.int64)
-    index = tl.program_id(1) * C + tl.arange(0, C)
-    reverse = (REVERSED >> (tl.program_id(0) // HEADS)) & 1
-    at = tl.where(reverse == 1, L - 1 - index, index).to(tl.int64)
-    return part * tl.num_programs(1) + tl.program_id(1), part, at, index < L
-
-
-@triton.jit
-def input_at(part, at, L, H, HEADS, strides):
-    """Where the chunk's rows begin in an input, and where its gates lie."""
-    head = part % HEADS
-    return head // H * strides[0] + head % H * strides[1] + at * strides[2], head * L + at
-
-
-@triton.jit
-def result_at(part, at, L, H, D: tl.constexpr, TENSORS: tl.constexpr):
-    """Where they begin in a result that lies as (directions, B, L, TENSORS, H, d)."""
-    return ((part // H * L + at) * TENSORS * H + part % H) * D
-
-
-@triton.jit
-def rows_of(ptr, rows, inside, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """The chunk's rows, (C, BLOCK_D)."""
-    d = tl.arange(0, BLOCK_D)
-    return tl.load(ptr + rows[:, None] + d[None, :], mask=inside[:, None] & (d[None, :] < D), other=0.0)
-
-
-@triton.jit
-def write_rows(ptr, x, rows, inside, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """`rows_of`, the other way."""
-    d = tl.arange(0, BLOCK_D)
-    mask = inside[:, None] & (d[None, :] < D)
-    tl.store(ptr + rows[:, None] + d[None, :], x.to(ptr.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def gates_of(ptr, gates, inside):
-    """The chunk's entries of a gate, (C,)."""
-    return tl.load(ptr + gates, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def block_of(ptr, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
-    """The chunk's block of a (..., n, ROWS, COLUMNS) tensor."""
-    r, c = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
-    return tl.load(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, mask=(r < ROWS) & (c < COLUMNS), other=0.0)
-
-
-@triton.jit
-def write_block(ptr, x, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
-    """`block_of`, the other way."""
-    r, c = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
-    mask = (r < ROWS) & (c < COLUMNS)
-    tl.store(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, x.to(ptr.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def dot(a, b, PRECISION: tl.constexpr):
-    if PRECISION == "bf16":
-        y = wide_dot(a.to(tl.bfloat16), b.to(tl.bfloat16), "ieee")
-    else:
-        y = wide_dot(a.to(tl.float32), b.to(tl.float32), PRECISION)
-    return y
-
-
-@triton.jit
-def solve(inverse, b, PRECISION: tl.constexpr):
-    """A product with an inverse, which is not rounded to bfloat16."""
-    return dot(inverse, b, SOLVE if PRECISION == "bf16" else PRECISION)
-
-
-@triton.jit
-def running(g):
-    """The running sum of g in float64 (see `delta`), as a sum of two float32, and its last value."""
-    gamma = tl.cumsum(g.to(tl.float64), 0)
-    high = gamma.to(tl.float32)
-    return high, (gamma - high.to(tl.float64)).to(tl.float32), tl.sum(g.to(tl.float64), 0)
-
-
-@triton.jit
-def to_last(high, low, last):
-    """What the running sum has yet to gain, (C, 1)."""
-    return (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)[:, None]
-
-
-@triton.jit
-def differences(high, low):
-    """x_i - x_j, rounded once: the high parts of close numbers cancel without a rounding."""
-    return (high[:, None] - high[None, :]) + (low[:, None] - low[None, :])
-
-
-@triton.jit
-def decays(g, C: tl.constexpr):
-    """start (C, 1), end (C, 1), through and D (C, C) of `delta.Parts`."""
-    i = tl.arange(0, C)
-    high, low, last = running(g)
-    D = tl.exp(tl.where(i[:, None] >= i[None, :], differences(high, low), -float("inf")))
-    return tl.exp(high)[:, None], tl.exp(to_last(high, low, last)), tl.exp(last.to(tl.float32)), D
-
-
-@triton.jit
-def below(x, C: tl.constexpr):
-    """What stands below the diagonal."""
-    i = tl.arange(0, C)
-    return tl.where(i[:, None] > i[None, :], x, 0.0)
+from dbtm.kernels.triton_delta_chunk import (
+    below,
+    block_of,
+    decays,
+    differences,
+    dot,
+    gates_of,
+    input_at,
+    places,
+    result_at,
+    rows_of,
+    running,
+    solve,
+    to_last,
+    write_block,
+    write_rows,
+)
 
 
 @triton.jit
