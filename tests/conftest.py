@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from dbtm.config import ModelConfig
-from dbtm.kernels.dispatch import HAS_TRITON
+from dbtm.kernels.dispatch import TRITON_LACKS
 from dbtm.nn import TransportMap
 
 torch.set_num_threads(1)
-if HAS_TRITON and not torch.cuda.is_available():
+if not TRITON_LACKS and not torch.cuda.is_available():
     with patch.dict(os.environ, TRITON_INTERPRET="1"):  # its functions are bound to the interpreter by their import
         import triton.language  # noqa: F401
 

@@ -11,14 +11,14 @@ import torch
 from dbtm.kernels import dispatch
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_triton = pytest.mark.skipif(not dispatch.HAS_TRITON, reason="Triton is not installed (a CPU does not need it)")
+needs_triton = pytest.mark.skipif(bool(dispatch.TRITON_LACKS), reason=f"{dispatch.TRITON_LACKS} (a CPU needs none)")
 
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
     if not torch.cuda.is_available():
         monkeypatch.setenv("TRITON_INTERPRET", "1")
-        if dispatch.HAS_TRITON:
+        if not dispatch.TRITON_LACKS:
             guard_memory(monkeypatch)
             round_to_nearest(monkeypatch)
 

@@ -1,5 +1,6 @@
 """Which backend serves which call, and that the choice can be forced."""
 
+import sysconfig
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from dbtm.errors import UsageError
 from dbtm.kernels import dispatch
-from dbtm.kernels.dispatch import choose, choose_delta, force
+from dbtm.kernels.dispatch import cannot_build, choose, choose_delta, force, no_compiling, triton_lacks
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ from dbtm.kernels.dispatch import choose, choose_delta, force
     ],
 )
 def test_choice(monkeypatch, softcap, tangent, cuda, dtype, head_dim, triton, want):
-    monkeypatch.setattr(dispatch, "HAS_TRITON", triton)
+    monkeypatch.setattr(dispatch, "TRITON_LACKS", "" if triton else "Triton is not installed")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with force(None):
         backend, reason = choose(softcap, tangent, cuda, dtype, head_dim)
@@ -35,7 +36,7 @@ def test_choice(monkeypatch, softcap, tangent, cuda, dtype, head_dim, triton, wa
 
 
 def test_force(monkeypatch):
-    monkeypatch.setattr(dispatch, "HAS_TRITON", True)
+    monkeypatch.setattr(dispatch, "TRITON_LACKS", "")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with force("reference"):
         assert choose(0.0)[0] == "reference"
@@ -66,7 +67,7 @@ def test_force(monkeypatch):
     ],
 )
 def test_delta_rule(monkeypatch, cuda, dtype, head_dim, triton, want, because):
-    monkeypatch.setattr(dispatch, "HAS_TRITON", triton)
+    monkeypatch.setattr(dispatch, "TRITON_LACKS", "" if triton else "Triton is not installed")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with force(None):
         backend, reason = choose_delta(cuda, dtype, head_dim)
@@ -81,7 +82,7 @@ def test_delta_rule(monkeypatch, cuda, dtype, head_dim, triton, want, because):
 
 @pytest.mark.parametrize(("major", "want"), [(7, "reference"), (8, "triton")])
 def test_a_gpu_with_too_little_shared_memory_goes_without_the_kernels(monkeypatch, major, want):
-    monkeypatch.setattr(dispatch, "HAS_TRITON", True)
+    monkeypatch.setattr(dispatch, "TRITON_LACKS", "")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     for name, answer in (("is_available", True), ("current_device", 0)):
         monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
@@ -90,3 +91,44 @@ def test_a_gpu_with_too_little_shared_memory_goes_without_the_kernels(monkeypatc
         assert choose_delta(True, torch.bfloat16)[0] == want
         assert choose(50.0, True, True, torch.bfloat16)[0] == want
     assert ("Ampere" in choose_delta(True, torch.bfloat16)[1]) == (major < 8)
+
+
+def program(folder, name):
+    (folder / name).write_text("")
+    (folder / name).chmod(0o755)
+
+
+def test_what_is_missing_to_build_with(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(sysconfig, "get_path", lambda *names: str(tmp_path))
+    assert cannot_build("CC", "gcc", "clang") == "no gcc or clang to build with"
+    program(tmp_path, "clang")
+    assert "Python.h" in cannot_build("CC", "gcc", "clang")
+    (tmp_path / "Python.h").write_text("")
+    assert cannot_build("CC", "gcc", "clang") == ""
+    monkeypatch.setenv("CC", "own-cc")
+    assert cannot_build("CC", "gcc", "clang") == "CC=own-cc is not a command"
+    program(tmp_path, "own-cc")
+    assert cannot_build("CC", "gcc", "clang") == ""
+
+
+def test_without_a_compiler_a_gpu_goes_without_the_kernels(monkeypatch):
+    monkeypatch.setattr(dispatch.sys, "platform", "linux")
+    monkeypatch.setattr(dispatch, "find_spec", lambda name: object())
+    monkeypatch.setenv("CC", "/no/compiler")
+    monkeypatch.setattr(dispatch, "TRITON_LACKS", triton_lacks())
+    with force(None):
+        assert choose(50.0, True, True, torch.bfloat16)[0] == "reference"
+        backend, reason = choose_delta(True, torch.bfloat16)
+    assert backend == "reference"
+    assert "CC=/no/compiler" in reason
+    assert "CC=/no/compiler" in no_compiling(torch.device("cuda"))
+
+
+@pytest.mark.parametrize(("platform", "compiler"), [("linux", "g++"), ("darwin", "clang++"), ("win32", "cl")])
+def test_what_compiles_for_a_cpu(monkeypatch, tmp_path, platform, compiler):
+    monkeypatch.setattr(dispatch.sys, "platform", platform)
+    monkeypatch.setattr(dispatch, "which", lambda name: None)
+    monkeypatch.delenv("CXX", raising=False)
+    assert no_compiling(torch.device("cpu")) == f"no {compiler} to build with"

@@ -10,7 +10,7 @@ def doctor() -> None:
     import torch
 
     from dbtm import __version__
-    from dbtm.kernels.dispatch import choose, choose_delta
+    from dbtm.kernels.dispatch import choose, choose_delta, no_compiling
     from dbtm.loading import fast_bf16
 
     cuda = torch.cuda.is_available()
@@ -36,6 +36,8 @@ def doctor() -> None:
         backend, reason = choose(softcap)
         rows.append((label, f"{backend}: {reason}"))
     rows.append(("delta rule", "{}: {}".format(*choose_delta())))
+    why_not = no_compiling(torch.device("cuda" if cuda else "cpu"))
+    rows.append(("train.compile", f"left out: {why_not}" if why_not else "torch.compile has what it needs"))
     rows.append(("tangents", "by hand in every layer, under no_grad, beside the value"))
     rows.append(("sandbox", _sandbox()))
     width = max(len(name) for name, _ in rows)

@@ -13,9 +13,13 @@ the delta rule goes by it too.
 """
 
 import os
+import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
 
 import torch
 import torch.nn.functional as F
@@ -26,11 +30,30 @@ from dbtm.errors import UsageError, nearest
 from dbtm.kernels import ops, reference
 
 BACKENDS = ("reference", "sdpa", "triton")
-HAS_TRITON = find_spec("triton") is not None
 OLDEST = 8  # compute capability, Ampere's: its smallest chips have just the shared memory that the widest heads need
 MAX_HEAD_DIM = 128  # wider heads do not fit the kernels' registers
 MAX_DELTA_DIM = 64  # nor these those of the delta rule, which hold states of head_dim x head_dim
 
+
+def cannot_build(variable: str, *compilers: str) -> str:
+    """Why none of these compilers, or the one that the environment names, can build for Python, or an empty string."""
+    named = os.environ.get(variable)
+    if not any(which(name) for name in ([named] if named else compilers)):
+        return f"{variable}={named} is not a command" if named else f"no {' or '.join(compilers)} to build with"
+    headers = sysconfig.get_path("include", "nt" if os.name == "nt" else "posix_prefix")
+    if not Path(headers, "Python.h").is_file():
+        return "no Python.h to build with: install Python's headers (python3-dev)"
+    return ""
+
+
+def triton_lacks() -> str:
+    """What Triton cannot run for want of on this machine, or an empty string; it builds its launchers in C."""
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    return "" if sys.platform == "win32" else cannot_build("CC", "gcc", "clang")  # on Windows it brings a compiler
+
+
+TRITON_LACKS = triton_lacks()  # asked once: the compiler reads `choose`, and could not read this
 _forced: str | None = None
 
 
@@ -67,8 +90,8 @@ def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int, widest: int = MAX_H
     """Why the Triton kernels cannot serve, or an empty string."""
     if not cuda and os.environ.get("TRITON_INTERPRET") != "1":  # its emulation on a CPU, for the tests
         return "no GPU"
-    if not HAS_TRITON:
-        return "Triton is not installed"
+    if TRITON_LACKS:
+        return TRITON_LACKS
     if cuda and too_old():
         return "the GPU is older than Ampere, and has too little shared memory"
     if dtype not in (torch.bfloat16, torch.float16, torch.float32):
@@ -76,6 +99,13 @@ def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int, widest: int = MAX_H
     if head_dim > widest:
         return f"head width {head_dim} is over the kernels' {widest}"
     return ""
+
+
+def no_compiling(device: torch.device) -> str:
+    """Why torch.compile, which writes Triton for a GPU and C++ for a CPU, cannot serve, or an empty string."""
+    if device.type == "cuda":
+        return TRITON_LACKS
+    return cannot_build("CXX", {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++"))
 
 
 def choose(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dbtm.kernels.dispatch import HAS_TRITON
+from dbtm.kernels.dispatch import TRITON_LACKS
 from dbtm.kernels.noise import ALIGN
 from dbtm.kernels.product import product
 from dbtm.losses.adaptive import adaptive_weight
@@ -166,7 +166,7 @@ def head_sweep(
     An operator of its own, since the number of rows is known only when it runs: opaque to torch.compile, no break.
     """
     wide = torch.promote_types(h.dtype, torch.float32)
-    fused = h.is_cuda and HAS_TRITON and wide == torch.float32
+    fused = h.is_cuda and not TRITON_LACKS and wide == torch.float32
     if fused:
         from dbtm.kernels import triton_head
     V = len(weight)

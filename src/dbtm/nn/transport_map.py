@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dbtm.config import ModelConfig
+from dbtm.errors import UsageError
 from dbtm.kernels import noise as prior
+from dbtm.kernels.dispatch import no_compiling
 from dbtm.nn.dit import DiT, Head
 from dbtm.nn.layers import Dual, rms_norm, rotary_angles
 from dbtm.nn.quality import QualityHead
@@ -169,6 +171,8 @@ class TransportMap(nn.Module):
 
     def compile_layers(self, **options) -> None:
         """Compile what is repeated: once for every kind of pass and size, reused for every block and loop."""
+        if options.get("backend", "inductor") == "inductor" and (why := no_compiling(self.embedding.device)):
+            raise UsageError(f"the map's blocks cannot be compiled here: {why}")
         torch._dynamo.config.recompile_limit = 32  # passes with and without tangents, of several sizes
         for layer in self.repeated():
             layer.compile(**options)

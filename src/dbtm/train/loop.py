@@ -1,6 +1,7 @@
 """The training loop: it knows a Method and a Task, not DBTM."""
 
 import math
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -16,6 +17,7 @@ from dbtm import config as configuration
 from dbtm import rng
 from dbtm.config import RunConfig, TrainConfig
 from dbtm.errors import UsageError, nearest
+from dbtm.kernels.dispatch import no_compiling
 from dbtm.methods import method_class
 from dbtm.methods.base import Examples, backward
 from dbtm.signals import StopOnSignal
@@ -109,7 +111,10 @@ class Trainer:
         self.backward = (
             GraphedBackward(self.method, scale) if self.graphed else partial(backward, self.method, scale=scale)
         )
-        if train.compile:
+        why_not = no_compiling(self.device) if train.compile else ""
+        if why_not and self.world.first:
+            print(f"warning: training goes on without train.compile, and is slower: {why_not}", file=sys.stderr)
+        if train.compile and not why_not:
             for module in (self.model, *self.method.frozen.values()):
                 module.compile_layers(dynamic=False)
 
