@@ -1,5 +1,6 @@
 """Which backend serves which call, and that the choice can be forced."""
 
+import os
 import sysconfig
 from types import SimpleNamespace
 
@@ -100,13 +101,20 @@ def program(folder, name):
 
 def test_what_is_missing_to_build_with(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(sysconfig, "get_path", lambda *names: str(tmp_path))
+    for name in ("CC", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sysconfig, "get_path", lambda *names: str(tmp_path / "none"))
     assert cannot_build("CC", "gcc", "clang") == "no gcc or clang to build with"
     program(tmp_path, "clang")
     assert "Python.h" in cannot_build("CC", "gcc", "clang")
     (tmp_path / "Python.h").write_text("")
+    monkeypatch.setenv("CPATH", os.pathsep.join(("elsewhere", str(tmp_path))))
     assert cannot_build("CC", "gcc", "clang") == ""
+    monkeypatch.delenv("CPATH")
+    monkeypatch.setattr(sysconfig, "get_path", lambda *names: str(tmp_path))
+    assert cannot_build("CC", "gcc", "clang") == ""
+    monkeypatch.setenv("CC", "")  # taken as it is by those who build
+    assert cannot_build("CC", "gcc", "clang") == "CC= is not a command"
     monkeypatch.setenv("CC", "own-cc")
     assert cannot_build("CC", "gcc", "clang") == "CC=own-cc is not a command"
     program(tmp_path, "own-cc")

@@ -16,6 +16,7 @@ from dbtm.nn import TransportMap
 from dbtm.nn import delta as module
 from dbtm.nn.delta import DeltaMixer, silu, unit
 from dbtm.nn.layers import Attention, ShortConvolution
+from dbtm.recipes import recipe
 from dbtm.train import checkpoint
 from dbtm.train.loop import fit
 from tests.conftest import random_map
@@ -202,6 +203,22 @@ def test_patterns():
     for wrong in ("", "gdn,lstm", "gdn attn"):
         with pytest.raises(UsageError, match=r"model\.pattern"):
             replace(config, pattern=wrong)
+    assert replace(config, depth=3).mixers == ("gdn",) * 3  # the default is cut off
+    with pytest.raises(UsageError, match=r"longer than the map, model\.depth=2"):
+        replace(config, depth=2, pattern="gdn,gdn,attn")
+    with pytest.raises(UsageError, match=r"model\.backbone=delta too"):
+        replace(config, backbone="attention", pattern="gdn,attn")
+
+
+@pytest.mark.parametrize("name", ["simplex", "markov", "sudoku-mini"])
+def test_other_tasks_have_it_too(tmp_path, name):
+    sizes = ["model.width=16", "model.depth=2", "model.heads=2", "train.steps=1", "train.batch=4", "optim.warmup=1"]
+    quick = ["train.device=cpu", "train.compile=false", "train.evaluate_every=0"]
+    quick += ["task.pool=20"] if name == "sudoku-mini" else []
+    config = override(recipe(name), ["model.backbone=delta", "model.pattern=gdn,attn", *sizes, *quick])
+    sampler = dbtm.load(fit(config, tmp_path / "run"))
+    assert sampler.model.config.mixers == ("gdn", "attn")
+    assert sampler.sample(2, nfe=2).tokens.shape == (2, config.model.length)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

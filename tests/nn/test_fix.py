@@ -18,8 +18,8 @@ def same(a, b, tolerance=1e-5):
 
 
 def test_folding_changes_nothing():
-    for backbone in ("attention", "delta"):
-        model = random_map(backbone=backbone, pattern="gdn,attn")
+    for changes in ({}, {"backbone": "delta", "pattern": "gdn,attn"}):
+        model = random_map(**changes)
         x = torch.randn(2, model.config.length, model.config.vocab)
         before = outputs(model, x)
         assert same(outputs(model.fix(), x), before)

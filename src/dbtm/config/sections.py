@@ -8,6 +8,8 @@ from typing import Literal
 from dbtm.errors import UsageError, nearest
 from dbtm.tasks.base import Task
 
+PATTERN = "gdn,gdn,gdn,attn"  # the paper's (app:language-exp-details)
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -24,7 +26,7 @@ class ModelConfig:
     softcap: float = 50.0  # tanh cap on attention logits; 0 is off
     taps: int = 0  # of a short convolution on attention's queries, keys and values; 0: none
     backbone: Literal["attention", "delta"] = "attention"  # delta: linear time in the length, blocks as in `pattern`
-    pattern: str = "gdn,gdn,gdn,attn"  # of the delta backbone, repeated over the depth: delta rule, attention
+    pattern: str = PATTERN  # of the delta backbone, repeated over the depth: delta rule, attention
     loops: int = 1  # how many times the stack of blocks is applied (weight-tied depth)
     rotary: bool = True
     position_axes: tuple[int, ...] = ()  # sizes of learned position tables; the task says which entry each position has
@@ -56,8 +58,12 @@ class ModelConfig:
         if not set(self.pattern.split(",")) <= {"gdn", "attn"}:
             raise UsageError(
                 f"model.pattern={self.pattern} must be blocks with commas between, each gdn (delta rule) or attn "
-                "(attention), such as gdn,gdn,gdn,attn"
+                f"(attention), such as {PATTERN}"
             )
+        if self.pattern != PATTERN and self.backbone != "delta":
+            raise UsageError(f"model.pattern={self.pattern} is for the delta backbone: set model.backbone=delta too")
+        if self.pattern != PATTERN and self.pattern.count(",") >= self.depth:
+            raise UsageError(f"model.pattern={self.pattern} is longer than the map, model.depth={self.depth}")
 
     @property
     def small_vocab(self) -> bool:

@@ -38,10 +38,14 @@ MAX_DELTA_DIM = 64  # nor these those of the delta rule, which hold states of he
 def cannot_build(variable: str, *compilers: str) -> str:
     """Why none of these compilers, or the one that the environment names, can build for Python, or an empty string."""
     named = os.environ.get(variable)
-    if not any(which(name) for name in ([named] if named else compilers)):
-        return f"{variable}={named} is not a command" if named else f"no {' or '.join(compilers)} to build with"
-    headers = sysconfig.get_path("include", "nt" if os.name == "nt" else "posix_prefix")
-    if not Path(headers, "Python.h").is_file():
+    if named is not None and not which(named):
+        return f"{variable}={named} is not a command"
+    if named is None and not any(map(which, compilers)):
+        return f"no {' or '.join(compilers)} to build with"
+    folders = [sysconfig.get_path("include", "nt" if os.name == "nt" else "posix_prefix")]
+    for path in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"):  # where compilers look as well
+        folders += os.environ.get(path, "").split(os.pathsep)
+    if not any(Path(folder, "Python.h").is_file() for folder in folders):
         return "no Python.h to build with: install Python's headers (python3-dev)"
     return ""
 

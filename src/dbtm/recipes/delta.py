@@ -25,4 +25,4 @@ def text_delta() -> RunConfig:
 
 
 def _linear(base: RunConfig, name: str) -> RunConfig:
-    return replace(base, recipe=name, model=replace(base.model, backbone="delta", pattern="gdn,gdn,gdn,attn"))
+    return replace(base, recipe=name, model=replace(base.model, backbone="delta"))
