@@ -162,6 +162,6 @@ def draw(rows: Sequence[Row], found: dict[str, Any]) -> Figure:
         ax.set_xticks([], minor=True)
         ax.set_xlabel("$L$", color=INK)
         panel(ax, letter, title)
-        ax.set_ylim(top=6 * ax.get_ylim()[1])  # room for the legend above the lines
+        ax.set_ylim(top=20 * ax.get_ylim()[1])  # room for the legend above the lines
         ax.legend(loc="upper left")
     return figure
