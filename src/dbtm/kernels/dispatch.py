@@ -44,7 +44,7 @@ def cannot_build(variable: str, *compilers: str) -> str:
         return f"no {' or '.join(compilers)} to build with"
     folders = [sysconfig.get_path("include", "nt" if os.name == "nt" else "posix_prefix")]
     for path in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"):  # where compilers look as well
-        folders += os.environ.get(path, "").split(os.pathsep)
+        folders += filter(None, os.environ.get(path, "").split(os.pathsep))
     if not any(Path(folder, "Python.h").is_file() for folder in folders):
         return "no Python.h to build with: install Python's headers (python3-dev)"
     return ""
