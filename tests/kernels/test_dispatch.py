@@ -135,7 +135,7 @@ def test_without_a_compiler_a_gpu_goes_without_the_kernels(monkeypatch):
 
 
 @pytest.mark.parametrize(("platform", "compiler"), [("linux", "g++"), ("darwin", "clang++"), ("win32", "cl")])
-def test_what_compiles_for_a_cpu(monkeypatch, tmp_path, platform, compiler):
+def test_what_compiles_for_a_cpu(monkeypatch, platform, compiler):
     monkeypatch.setattr(dispatch.sys, "platform", platform)
     monkeypatch.setattr(dispatch, "which", lambda name: None)
     monkeypatch.delenv("CXX", raising=False)

@@ -111,12 +111,11 @@ class Trainer:
         self.backward = (
             GraphedBackward(self.method, scale) if self.graphed else partial(backward, self.method, scale=scale)
         )
-        why_not = no_compiling(self.device) if train.compile else ""
-        if why_not and self.world.first:
-            print(f"warning: training goes on without train.compile, and is slower: {why_not}", file=sys.stderr)
-        if train.compile and not why_not:
+        if train.compile and not (why_not := no_compiling(self.device)):
             for module in (self.model, *self.method.frozen.values()):
                 module.compile_layers(dynamic=False)
+        elif train.compile and self.world.first:
+            print(f"warning: training goes on without train.compile, and is slower: {why_not}", file=sys.stderr)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
