@@ -5,7 +5,7 @@ import pytest
 
 from dbtm import config
 from dbtm.config import RunConfig, dumps, loads, override
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.recipes import RECIPES, recipe
 from dbtm.tasks.base import Task, register
 

@@ -10,7 +10,7 @@ import pytest
 import dbtm
 from dbtm import config as configuration
 from dbtm.config import OptimConfig, RunConfig, TrainConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.gsm8k.layout import train_tokenizer
 from dbtm.tasks.gsm8k.prepared import Source, write
 from dbtm.tasks.gsm8k.synthetic import problem

@@ -16,7 +16,7 @@ _PUBLIC = {
     "Task": "dbtm.tasks",
     "Trace": "dbtm.sampling",
     "TransportMap": "dbtm.nn",
-    "UsageError": "dbtm.errors",
+    "UsageError": "dbtm.core.errors",
     "fit": "dbtm.train.loop",
     "load": "dbtm.loading",
     "override": "dbtm.config",

@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 
 from dbtm import config as configuration
-from dbtm.errors import UsageError
+from dbtm.core.device import fast_bf16, pick_device
+from dbtm.core.errors import UsageError
 from dbtm.methods import method_class
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
 from dbtm.train import checkpoint
-from dbtm.train.loop import pick_device
 
 PACKAGED = Path(str(files("dbtm"))) / "models"
 
@@ -47,8 +47,3 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
         model.compute_dtype = torch.bfloat16
     model.to(target).eval().requires_grad_(False).fix()
     return method_class(config.method).sampler(model, replace(config, task=task))
-
-
-def fast_bf16(device: torch.device) -> bool:
-    """Whether bfloat16 products are native here; elsewhere float32 is faster."""
-    return device.type == "cuda" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

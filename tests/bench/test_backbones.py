@@ -12,7 +12,7 @@ from dbtm.bench import backbones
 from dbtm.bench.backbones import Row, draw, measure, summary
 from dbtm.cli.bench_backbone import backbone
 from dbtm.config import ModelConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 app = typer.Typer()
 app.command()(backbone)

@@ -3,7 +3,7 @@
 import pytest
 
 from dbtm.cli.common import refuse_sigma
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.sampling import Sampler
 from tests.conftest import random_map
 

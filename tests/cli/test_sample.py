@@ -225,7 +225,7 @@ def test_a_right_program_is_run_and_shown(sample, programs, monkeypatch):
 
 def test_programs_that_cannot_be_run_are_shown(sample, programs, monkeypatch):
     from dbtm import sandbox
-    from dbtm.errors import UsageError
+    from dbtm.core.errors import UsageError
 
     class Broken:
         def __enter__(self):

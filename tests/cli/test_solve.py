@@ -13,7 +13,7 @@ import pytest
 
 from dbtm.cli import solve as module
 from dbtm.cli.solve import BUILT_IN, read_puzzle
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku.puzzle import check, parse, violation
 
 PUZZLE = BUILT_IN[81]

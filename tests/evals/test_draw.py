@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dbtm.config import SampleConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.draw import draw, fitting_batch, resolve
 from dbtm.sampling import Sampler
 from dbtm.sampling.iterate import integrate, iterate

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dbtm.config import SampleConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.gsm8k import FAILURES, given_programs, gsm8k_task, solve
 from dbtm.sandbox import Sandbox
 from dbtm.tasks.gsm8k.data import Example

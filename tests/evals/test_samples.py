@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals import samples
 from dbtm.evals.samples import SampleSet
 

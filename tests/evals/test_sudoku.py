@@ -2,7 +2,7 @@
 
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.sudoku import Row, refuse_trained, settings
 from dbtm.tasks.sudoku.task import Sudoku
 

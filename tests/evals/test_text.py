@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals import text
 from dbtm.evals.judges.base import Scores
 from dbtm.evals.samples import SampleSet

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.kernels import dispatch
 from dbtm.kernels.dispatch import cannot_build, choose, choose_delta, force, no_compiling, triton_lacks
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dbtm import rng
+from dbtm.core import rng
 from dbtm.kernels import noise as prior
 from dbtm.simplex import Noise, ot_cost
 from tests.kernels.conftest import DEVICE, needs_triton

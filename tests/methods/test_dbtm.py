@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.func import jvp
 
-from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, ModelConfig, PathConfig, RilConfig
-from dbtm.errors import UsageError
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import CONTEXT, DBTM, FRACTION, NOISE, ROUND, TIME, TURN
 from dbtm.methods.distill import teacher_rollout

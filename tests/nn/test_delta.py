@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dbtm
 from dbtm.config import ModelConfig, override
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.kernels import delta_reference
 from dbtm.nn import TransportMap
 from dbtm.nn import delta as module

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from dbtm import rng
 from dbtm.config import SampleConfig
+from dbtm.core import rng
 from dbtm.nn import TransportMap
 from dbtm.sampling.refine import CHOICE, NOISE
 

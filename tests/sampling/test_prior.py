@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from dbtm import rng
+from dbtm.core import rng
 from dbtm.sampling import Sampler
 from dbtm.sampling.prior import Prior, cholesky_factor
 from dbtm.simplex import Noise

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dbtm.config import SampleConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.sampling import Sampler
 from dbtm.sampling.decode import count_committed, propose
 from dbtm.sampling.iterate import integrate, iterate

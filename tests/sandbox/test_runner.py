@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.sandbox import Limits, Outcome, Sandbox
 from dbtm.sandbox.outcome import read_report
 from dbtm.sandbox.pipes import Reader

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import check_out, published
 
 SIZES = json.dumps({"vocab": 8, "length": 4})

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dbtm.cli.theory import app
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.theory.figures import FIGURES, draw, find, setting_for
 
 

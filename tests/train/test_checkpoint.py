@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.train import checkpoint
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dbtm import rng
 from dbtm.config import DistillConfig, LossConfig, RilConfig
-from dbtm.errors import UsageError
-from dbtm.graphs import WARM_UP
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
+from dbtm.core.graphs import WARM_UP
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM
 from dbtm.tasks.toy import Markov

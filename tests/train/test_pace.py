@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from dbtm.config import DistillConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.train import checkpoint, loop, pace
 from dbtm.train.loop import fit
 from tests.train.test_resume import tiny_run

@@ -16,8 +16,8 @@ import torch
 
 from dbtm import config as configuration
 from dbtm.config import DistillConfig, LossConfig, OptimConfig, RilConfig, RunConfig, TrainConfig
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch
 from dbtm.tasks.own import Own
 from dbtm.tasks.toy import Markov

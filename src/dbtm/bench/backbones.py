@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from dbtm import losses
 from dbtm.bench.timing import crossing, exponent, milliseconds, peak_bytes, replayed
 from dbtm.config import ModelConfig
-from dbtm.errors import out_of_memory
+from dbtm.core.errors import out_of_memory
 from dbtm.nn import TransportMap
 from dbtm.simplex.interpolant import interpolate
 from dbtm.theory.style import INK, LINES, VERTEX_COLOURS, new_figure, panel

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import torch
 
-from dbtm import rng
 from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
 from dbtm.config import ModelConfig, SampleConfig
+from dbtm.core import rng
 from dbtm.evals.cost import map_flops, quality_flops
 from dbtm.nn import TransportMap
 from dbtm.sampling import Sampler

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from dbtm import rng
 from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
 from dbtm.config import DistillConfig, LossConfig, ModelConfig, RilConfig, RunConfig
+from dbtm.core import rng
+from dbtm.core.graphs import WARM_UP
 from dbtm.evals.cost import map_flops
-from dbtm.graphs import WARM_UP
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM, RIDING
 from dbtm.train.graph import GraphedBackward

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from dbtm.graphs import WARM_UP, record
+from dbtm.core.graphs import WARM_UP, record
 
 Call = Callable[[], object]
 

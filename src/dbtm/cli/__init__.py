@@ -28,7 +28,7 @@ from dbtm.cli import (
     theory,
     train,
 )
-from dbtm.errors import UsageError, out_of_memory
+from dbtm.core.errors import UsageError, out_of_memory
 
 app = typer.Typer(
     help="Discrete Beckmann Transport Models: noise to a clean token sequence in one network evaluation.",

@@ -8,7 +8,7 @@ import typer
 
 from dbtm.cli import bench_backbone, files
 from dbtm.cli.common import in_range, print_whole, progress_bar
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -169,7 +169,7 @@ def _start(device: str, json_file: Path | None, batch: int | None, repeats: int)
 
     import torch
 
-    from dbtm.loading import pick_device
+    from dbtm.core.device import pick_device
 
     target = pick_device(device)
     if target.type == "cuda":

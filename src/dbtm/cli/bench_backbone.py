@@ -7,7 +7,7 @@ import typer
 
 from dbtm.cli import files
 from dbtm.cli.common import in_range, print_whole, progress_bar
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +49,7 @@ def backbone(
 
     from dbtm.bench import backbones
     from dbtm.config import ModelConfig
-    from dbtm.loading import pick_device
+    from dbtm.core.device import pick_device
 
     target = pick_device(device)
     gpu = target.type == "cuda"
@@ -133,8 +133,8 @@ def _draw(rows: "list[Row]", found: dict, path: Path) -> None:
 
     import matplotlib as mpl
 
-    from dbtm.atomic import write_bytes
     from dbtm.bench.backbones import draw
+    from dbtm.core.atomic import write_bytes
     from dbtm.theory.style import RC
 
     data = BytesIO()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -60,7 +60,7 @@ def refuse_sigma(sampler: "Sampler | None", sigma: object) -> None:
 
 def model(sampler: "Sampler", checkpoint: str) -> dict[str, Any]:
     """What the JSON of an evaluation says about the model: where it is, its weights, and what it costs."""
-    from dbtm.digest import sha256
+    from dbtm.core.digest import sha256
     from dbtm.evals.cost import cost
     from dbtm.loading import find
 

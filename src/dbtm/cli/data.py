@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dbtm.cli.common import progress_bar
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 app = typer.Typer(help="Make data files.", no_args_is_help=True)
 

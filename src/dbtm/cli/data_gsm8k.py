@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import common
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -94,7 +94,7 @@ def _sources(
     files: list[Path], hub: str | None, synthetic: int, renumber: int, seed: int, plain: bool
 ) -> "Iterator[Source]":
     """All examples from the start; files, then the hub, then synthetic ones."""
-    from dbtm.digest import sha256
+    from dbtm.core.digest import sha256
     from dbtm.tasks.gsm8k import data
     from dbtm.tasks.gsm8k.plain import plain as print_anew
     from dbtm.tasks.gsm8k.prepared import Source

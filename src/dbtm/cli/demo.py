@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 
 
 def demo(

@@ -47,7 +47,7 @@ def doctor() -> None:
 
 def _sandbox() -> str:
     """What contains the programs that are run to check answers: the means that took hold in a process just now."""
-    from dbtm.errors import UsageError
+    from dbtm.core.errors import UsageError
     from dbtm.sandbox import Sandbox
 
     try:

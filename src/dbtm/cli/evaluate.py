@@ -9,7 +9,7 @@ import typer
 from dbtm.cli import files
 from dbtm.cli.common import in_range, model, numbers, print_whole, progress_bar, show
 from dbtm.cli.solve import check_scorer, load_sudoku
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,7 +111,7 @@ def _from_csv(sampler: "Sampler", path: Path) -> tuple[list[_Set], dict[str, Any
     """The puzzles of a file, and what the JSON says about them."""
     from rich.markup import escape
 
-    from dbtm.digest import sha256
+    from dbtm.core.digest import sha256
     from dbtm.tasks.sudoku import csvfile
 
     puzzles_BC, solutions_BC = csvfile.read(path)

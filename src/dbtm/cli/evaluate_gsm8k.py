@@ -11,7 +11,7 @@ import typer
 
 from dbtm.cli import common, files
 from dbtm.cli.solve import check_scorer
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,7 +116,7 @@ def _problems(path: Path | None, field: str, n: int | None, seed: int) -> "tuple
     if path is None:
         made = held_out(n or SYNTHETIC, seed)
         return made, {"synthetic": "held out", "n": len(made)}
-    from dbtm.digest import sha256
+    from dbtm.core.digest import sha256
 
     found = list(islice(read(path, field, "answer"), n))
     return found, {"file": path.name, "sha256": sha256(path), "n": len(found)}

@@ -9,7 +9,7 @@ import typer
 from dbtm.cli import files
 from dbtm.cli.common import FreshNoise, check_kappa, in_range, numbers, progress_bar, refuse, refuse_sigma, show
 from dbtm.cli.text_table import print_rows, title
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

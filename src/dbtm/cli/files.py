@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from dbtm import atomic
-from dbtm.errors import UsageError
+from dbtm.core import atomic
+from dbtm.core.errors import UsageError
 
 
 def check(option: str, path: Path | None) -> None:

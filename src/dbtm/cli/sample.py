@@ -8,7 +8,7 @@ import typer
 from dbtm.cli import files
 from dbtm.cli.common import FreshNoise, check_kappa, in_range, progress_bar, refuse_sigma, show
 from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from dbtm.sampling import Sampler, Trace

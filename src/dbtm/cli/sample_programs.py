@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from dbtm.cli.sample_kinds import Kind, Words
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ import typer
 
 from dbtm.cli import files
 from dbtm.cli.common import check_kappa
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from dbtm.cli.common import in_range, numbers, print_whole, progress_bar, refuse
 from dbtm.cli.evaluate_text import JUDGE_HELP, Checkpoint, Data, count, load_text, pick_judge
 from dbtm.cli.sweep_frontier import Entropies, compare, entropies_of, print_frontier, write_json
 from dbtm.cli.text_table import title
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from rich.progress import Progress

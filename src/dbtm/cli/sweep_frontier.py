@@ -8,7 +8,7 @@ import typer
 
 from dbtm.cli import files
 from dbtm.cli.common import numbers, print_whole
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 Entropies = Annotated[
     str | None, typer.Option(help="Entropies to compare at, as 4.2,4.3 (default: around real text's).")

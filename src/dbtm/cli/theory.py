@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 
 class _FigureGroup(TyperGroup):

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 from dbtm.tasks.base import Task
 
 PATTERN = "gdn,gdn,gdn,attn"  # the paper's (app:language-exp-details)

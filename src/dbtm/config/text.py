@@ -12,7 +12,7 @@ import typing
 from typing import Any, Literal, Union, get_args, get_origin
 
 from dbtm.config.sections import RunConfig
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 from dbtm.tasks.base import Task, task_class
 
 

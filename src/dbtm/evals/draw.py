@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.evals.provenance import machine
 from dbtm.evals.samples import SampleSet
 from dbtm.evals.text import text_task

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.intervals import wilson
 from dbtm.sampling.sampler import Sampler
 from dbtm.sandbox import KINDS, Outcome, Sandbox

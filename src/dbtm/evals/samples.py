@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 from dbtm.evals.sweep import journal
 
 KINDS = {"sample": "samples", "real": "real text", "shuffled": "real text, words shuffled"}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.diversity import distinct, entropies, longest_repeats, unique_share
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.provenance import made

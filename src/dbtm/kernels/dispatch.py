@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 from dbtm.kernels import ops, reference
 
 BACKENDS = ("reference", "sdpa", "triton")

@@ -1,4 +1,4 @@
-"""The prior's numbers in a Triton kernel: SplitMix64 and Box-Muller as in `dbtm.rng`, one write and no temporaries."""
+"""The prior's numbers in a Triton kernel: SplitMix64 and Box-Muller as in `dbtm.core.rng`, without temporaries."""
 
 import torch
 import triton

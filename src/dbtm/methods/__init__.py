@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from dbtm.methods.base import Method

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dbtm import rng
-from dbtm.errors import UsageError
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
 from dbtm.nn import TransportMap
 from dbtm.sampling.sampler import Sampler
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from dbtm import losses, rng
+from dbtm import losses
 from dbtm.config import RunConfig
+from dbtm.core import rng
 from dbtm.kernels.noise import coupling_cost
 from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
 from dbtm.methods import register_method

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dbtm.config import ModelConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.kernels import noise as prior
 from dbtm.kernels.dispatch import no_compiling
 from dbtm.nn.dit import DiT, Head

@@ -4,7 +4,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from dbtm.config import RunConfig

@@ -4,7 +4,7 @@ import importlib
 import json
 
 from dbtm.config import RunConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 READERS = {"text": "dbtm.tasks.text.shards", "gsm8k": "dbtm.tasks.gsm8k.prepared"}  # by task
 PAPER = {

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dbtm import rng
 from dbtm.config import SampleConfig
-from dbtm.graphs import Record, Replayed, record
+from dbtm.core import rng
+from dbtm.core.graphs import Record, Replayed, record
 from dbtm.nn import TransportMap
 from dbtm.sampling.decode import count_committed, propose
 from dbtm.sampling.prior import Prior

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from dbtm.config import SampleConfig, from_dict
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.nn import TransportMap
 from dbtm.sampling.prior import Prior
 from dbtm.sampling.refine import Given, Passes, refine

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dbtm import rng
+from dbtm.core import rng
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from dbtm.sampling.sampler import Sampler

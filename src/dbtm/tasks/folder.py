@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dbtm import atomic
-from dbtm.errors import UsageError
-from dbtm.signals import leave_on
+from dbtm.core import atomic
+from dbtm.core.errors import UsageError
+from dbtm.core.signals import leave_on
 
 MANIFEST = "manifest.json"
 

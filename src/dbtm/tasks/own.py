@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dbtm import rng
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core import rng
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dbtm import rng
-from dbtm.errors import UsageError
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 
 if TYPE_CHECKING:

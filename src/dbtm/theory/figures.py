@@ -14,8 +14,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from dbtm.atomic import write_bytes
-from dbtm.errors import UsageError, nearest
+from dbtm.core.atomic import write_bytes
+from dbtm.core.errors import UsageError, nearest
 from dbtm.theory.style import RC
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import erfcx
 
-from dbtm.atomic import write_bytes
+from dbtm.core.atomic import write_bytes
 from dbtm.theory.style import VERTEX_COLOURS
 
 _TEMPLATE = Path(__file__).with_name("page.html")

@@ -26,9 +26,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from dbtm import atomic
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core import atomic
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import is_prepared
 
 MANIFEST = "manifest.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from dbtm.graphs import WARM_UP, Record, record
+from dbtm.core.graphs import WARM_UP, Record, record
 from dbtm.methods.base import Examples, Method, backward
 
 Terms = dict[str, Tensor]

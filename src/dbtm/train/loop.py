@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from dbtm import config as configuration
-from dbtm import rng
 from dbtm.config import RunConfig, TrainConfig
-from dbtm.errors import UsageError, nearest
+from dbtm.core import rng
+from dbtm.core.device import pick_device
+from dbtm.core.errors import UsageError
+from dbtm.core.signals import StopOnSignal
 from dbtm.kernels.dispatch import no_compiling
 from dbtm.methods import method_class
 from dbtm.methods.base import Examples, backward
-from dbtm.signals import StopOnSignal
 from dbtm.tasks.base import Task
 from dbtm.train import checkpoint
 from dbtm.train.distributed import World
@@ -36,17 +37,6 @@ ASK_EVERY = 8  # steps after which several devices ask each other whether to sto
 
 class NonFiniteLoss(RuntimeError):
     """The loss became infinite or not a number; the last good checkpoint is left as it is."""
-
-
-def pick_device(name: str) -> torch.device:
-    """auto takes a GPU where there is one."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"device {name} is not a choice{nearest(name, ['auto', 'cpu', 'cuda'])}")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError(f"device {name}: PyTorch sees no GPU here; use cpu, or auto")
-    return torch.device(name)
 
 
 class Trainer:

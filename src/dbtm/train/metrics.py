@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.train.pace import OPEN
 
 

@@ -55,7 +55,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     """STEM.png and STEM.svg, each whole or not at all, without a date inside."""
     from io import BytesIO
 
-    from dbtm.atomic import write_bytes
+    from dbtm.core.atomic import write_bytes
 
     paths = []
     with mpl.rc_context(RC):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.judges import load_judge
 from dbtm.evals.judges.gguf import GGUFJudge
 from tests.evals.judges import gguf_writer

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.judges.gguf_file import GGUF
 from tests.evals.judges import gguf_writer
 

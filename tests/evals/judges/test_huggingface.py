@@ -7,7 +7,7 @@ import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.judges import load_judge
 from dbtm.evals.judges.gguf import GGUFJudge
 from dbtm.evals.judges.huggingface import HuggingFaceJudge, digest

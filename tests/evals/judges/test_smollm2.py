@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.judges import load_judge, smollm2
 from tests.evals.judges import gguf_writer
 

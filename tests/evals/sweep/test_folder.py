@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.samples import SampleSet
 from dbtm.evals.sweep import journal
 from dbtm.evals.sweep.folder import SweepFolder

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.sweep import journal
 
 

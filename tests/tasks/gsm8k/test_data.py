@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.gsm8k.data import Example, hub, read
 from dbtm.tasks.gsm8k.plain import plain
 

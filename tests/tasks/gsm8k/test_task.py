@@ -7,7 +7,7 @@ import pytest
 
 from dbtm import config as configuration
 from dbtm.config import override
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.evals.cost import parameters
 from dbtm.recipes import recipe
 from dbtm.tasks.gsm8k.data import Example

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dbtm.cli.data import app
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku import csvfile
 from dbtm.tasks.sudoku.generate import generate
 

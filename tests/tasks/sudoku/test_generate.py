@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku.generate import clue_range, generate, indexed
 
 from .oracle import count, is_solved

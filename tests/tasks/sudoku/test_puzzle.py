@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku.puzzle import check, clash, parse, violation
 
 from .oracle import HARD, IMPOSSIBLE, KNOWN, WIKIPEDIA, grid, is_solved

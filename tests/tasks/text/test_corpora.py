@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.text.corpora import LM1B, OWT, detokenize_lm1b
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.text.borders import Borders
 from dbtm.tasks.text.given import HOLE, around, place, template
 from dbtm.tasks.text.task import Text

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import check_out
 from dbtm.tasks.text import encode, shards
 from dbtm.tasks.text import tokenizer as tokenizers

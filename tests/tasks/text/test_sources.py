@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.text import sources, streams
 from dbtm.tasks.text.sources import find, pieces, whole
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import entropy
 
 from dbtm.config import SampleConfig
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.sampling.sampler import Sampler
 from dbtm.tasks.base import task_class
 from dbtm.tasks.text import task as module

@@ -4,7 +4,7 @@ import sys
 import pytest
 from tokenizers import Tokenizer, models
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.text import tokenizer as tokenizers
 
 

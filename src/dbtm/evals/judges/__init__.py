@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from dbtm.evals.judges.base import Judge
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def load_judge(name: str, device: str = "auto") -> "Judge":
     """`smollm2`, a GGUF file, or a causal language model of transformers by its name or folder."""
-    from dbtm.train.loop import pick_device
+    from dbtm.core.device import pick_device
 
     target = pick_device(device)
     if name == "smollm2":

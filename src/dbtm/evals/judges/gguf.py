@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.judges.gguf_file import GGUF
 from dbtm.evals.judges.llama import Llama, LlamaConfig, unpermute

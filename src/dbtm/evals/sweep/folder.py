@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dbtm import atomic
-from dbtm.errors import UsageError
+from dbtm.core import atomic
+from dbtm.core.errors import UsageError
 from dbtm.evals.samples import KINDS, SampleSet, from_record, key
 from dbtm.evals.sweep import journal
 

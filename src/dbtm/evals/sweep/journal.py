@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dbtm import atomic
-from dbtm.errors import UsageError
+from dbtm.core import atomic
+from dbtm.core.errors import UsageError
 
 
 def lines(path: Path, cut_short: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import MANIFEST, published
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.layout import Layout, Row

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dbtm import rng
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core import rng
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.gsm8k.data import Example, read

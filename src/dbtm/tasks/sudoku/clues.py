@@ -1,6 +1,6 @@
 """How many clues can be asked for. A module of its own, so that reading a configuration does not bring in numba."""
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 CLUE_LIMITS = {2: (4, 16), 3: (20, 81)}
 """Fewest and most clues for each box size. 4 x 4 puzzles need 4; below 20, digging a 9 x 9 grid takes for ever."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dbtm import atomic
-from dbtm.errors import UsageError
+from dbtm.core import atomic
+from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku.puzzle import clash, violation
 from dbtm.tasks.sudoku.solver import solve_many, tables
 

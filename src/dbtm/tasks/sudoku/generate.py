@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku.clues import Clues, clue_range
 from dbtm.tasks.sudoku.rng import below, fold, shuffle
 from dbtm.tasks.sudoku.solver import copy, is_single, search, tables, workspace, write_digits

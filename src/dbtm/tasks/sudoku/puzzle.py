@@ -9,7 +9,7 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku.backtrack import solutions
 from dbtm.tasks.sudoku.layout import cell_coordinates
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dbtm import rng
-from dbtm.errors import UsageError
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.sudoku.clues import clue_range
 from dbtm.tasks.sudoku.layout import Layout

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 BORDERS = "borders.json"
 

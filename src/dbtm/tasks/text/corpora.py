@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.text.prepare import Part
 from dbtm.tasks.text.sources import Documents, find, pieces, whole
 from dbtm.tasks.text.streams import Tick

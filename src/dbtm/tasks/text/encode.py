@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.shards import DTYPES, SPLITS
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.text.task import Text
 
 HOLE = None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import published
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.encode import Coding, Detokenizer, Item, encoded

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 from dbtm.tasks.text.streams import Tick
 
 

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.text.borders import Borders
 

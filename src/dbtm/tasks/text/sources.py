@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Literal, NamedTuple
 
-from dbtm.errors import UsageError, nearest
+from dbtm.core.errors import UsageError, nearest
 from dbtm.tasks.text import records
 from dbtm.tasks.text.streams import COMPRESSIONS, STDIN, Tick, called, members_of, read_once, text_of
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, Protocol, cast
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 CHUNK = 1 << 20
 COMPRESSIONS = (".xz", ".gz", ".zst")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbtm import rng
-from dbtm.digest import sha256
-from dbtm.errors import UsageError
+from dbtm.core import rng
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.text.borders import BORDERS, Borders
 from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared, spread

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 FILE = "tokenizer.json"
 END = "<|endoftext|>"  # of the tokenizers that we train

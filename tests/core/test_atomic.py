@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dbtm import atomic
 from dbtm.cli import files
-from dbtm.errors import UsageError
+from dbtm.core import atomic
+from dbtm.core.errors import UsageError
 
 
 @pytest.mark.parametrize(("name", "error"), [("pathlib.Path.replace", OSError), ("os.fsync", KeyboardInterrupt)])

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dbtm.errors import UsageError
+from dbtm.core.errors import UsageError
 
 
 def write_bytes(path: Path, data: bytes) -> None:

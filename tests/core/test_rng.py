@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from dbtm import rng
+from dbtm.core import rng
 
 MASK = 2**64 - 1
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dbtm.graphs import Replayed, record
+from dbtm.core.graphs import Replayed, record
 
 on_gpu = pytest.param(record, "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dbtm.signals import StopOnSignal, leave_on
+from dbtm.core.signals import StopOnSignal, leave_on
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 

@@ -1,0 +1,23 @@
+"""Where tensors live: the device a user names, and what it is good at."""
+
+import torch
+
+from dbtm.core.errors import UsageError, nearest
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def pick_device(name: str) -> torch.device:
+    """auto takes a GPU where there is one."""
+    if name not in DEVICES:
+        raise UsageError(f"device {name} is not a choice{nearest(name, DEVICES)}")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"device {name}: PyTorch sees no GPU here; use cpu, or auto")
+    return torch.device(name)
+
+
+def fast_bf16(device: torch.device) -> bool:
+    """True where bfloat16 products are native; elsewhere float32 is faster."""
+    return device.type == "cuda" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
