@@ -17,7 +17,7 @@ import numpy as np
 from rich.progress import track
 
 from dbtm import load
-from dbtm.atomic import write_bytes
+from dbtm.core.atomic import write_bytes
 from dbtm.evals.provenance import made
 from dbtm.evals.sudoku import sweep
 from dbtm.tasks.sudoku.puzzle import parse

@@ -10,8 +10,8 @@ def doctor() -> None:
     import torch
 
     from dbtm import __version__
+    from dbtm.core.device import fast_bf16
     from dbtm.kernels.dispatch import choose, choose_delta, no_compiling
-    from dbtm.loading import fast_bf16
 
     cuda = torch.cuda.is_available()
     rows = [("dbtm", __version__), ("python", platform.python_version()), ("torch", torch.__version__)]

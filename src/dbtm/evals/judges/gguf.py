@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dbtm.core.device import fast_bf16
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.judges.gguf_file import GGUF
 from dbtm.evals.judges.llama import Llama, LlamaConfig, unpermute
-from dbtm.loading import fast_bf16
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
