@@ -72,9 +72,9 @@ def test_solver_finds_exactly_what_brute_force_finds(seed: int, V: int, flat: fl
     turns = [birth(p, j).beta for j in range(V)] + ([end.beta] if (end := death(p)) else [])
     if min(abs(beta - turn) for turn in turns) < 0.02:
         return  # at a fold the iteration creeps and its limit cannot be told from a passing point
-    found = np.array([one.x for one in attractors(beta, p)])
-    limits = iterate(beta, p, np.vstack([rng.dirichlet(np.ones(V), 20), np.eye(V), p, found]))
-    distance = np.abs(limits[:, None] - found).max(axis=-1)
+    places = np.array([attractor.x for attractor in attractors(beta, p)])
+    limits = iterate(beta, p, np.vstack([rng.dirichlet(np.ones(V), 20), np.eye(V), p, places]))
+    distance = np.abs(limits[:, None] - places).max(axis=-1)
     assert distance.min(axis=1).max() < 1e-6
     assert distance.min(axis=0).max() < 1e-6
 
@@ -205,13 +205,13 @@ def test_lyapunov_function_falls_at_its_stated_rate() -> None:
 def test_frozen_flow_settles_in_the_attractors() -> None:
     """The two attractors at t = .57 own all starts, and a start next to one belongs to it."""
     beta = float(inverse_temperature(0.57))
-    found = attractors(beta, P4)
-    x0 = np.vstack([np.random.default_rng(4).dirichlet(np.ones(4), 50), [one.x + 1e-3 for one in found]])
-    labels = frozen_basins(x0, beta, P4, found)
+    at_beta = attractors(beta, P4)
+    x0 = np.vstack([np.random.default_rng(4).dirichlet(np.ones(4), 50), [attractor.x + 1e-3 for attractor in at_beta]])
+    labels = frozen_basins(x0, beta, P4, at_beta)
     assert labels[-2:].tolist() == [0, 1]
     assert set(labels.tolist()) == {0, 1}
     ends = settle(x0, beta, P4)
-    assert max(np.abs(end - found[k].x).max() for end, k in zip(ends, labels)) < 1e-4
+    assert max(np.abs(end - at_beta[k].x).max() for end, k in zip(ends, labels)) < 1e-4
 
 
 def test_dominant_attractor_grows_out_of_the_prior_for_peaked_targets() -> None:

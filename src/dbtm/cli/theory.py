@@ -1,5 +1,6 @@
 """`dbtm theory`: the figures of the theory lab, their numbers, and the interactive page."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,13 +31,13 @@ Out = Annotated[Path, typer.Option("--out", help="Folder for the files; made if 
 
 @app.command("list")
 def list_figures() -> None:
-    """Name the figures, with the setting each is drawn at unless told otherwise."""
-    from dbtm.theory.figures import FIGURES
+    """Name the figures, each with the options it reads and their defaults."""
+    from dbtm.service.theory import FIGURES
 
     for name, entry in FIGURES.items():
-        options = {"p": ",".join(f"{v:g}" for v in entry.default.p), "sigma": entry.default.sigma, "a": entry.default.a}
-        told = "  ".join(f"--{key} {value}" for key, value in options.items() if key in entry.reads)
-        print(f"{name:13s} {entry.about}\n{'':13s} {told}")
+        defaults = entry.default._asdict() | {"p": ",".join(f"{v:g}" for v in entry.default.p)}
+        options = "  ".join(f"--{key} {value}" for key, value in defaults.items() if key in entry.reads)
+        print(f"{name:13s} {entry.about}\n{'':13s} {options}")
 
 
 @app.command("draw")
@@ -48,43 +49,40 @@ def draw_figure(
     out: Out = Path("theory"),
 ) -> None:
     """Draw one figure as PNG and SVG, with its numbers as JSON."""
-    from dbtm.theory.figures import draw, save, setting_for
+    from dbtm.service import theory
 
-    setting = setting_for(figure, None if p is None else _probabilities(p), sigma, a)
-    folder = _folder(out)
-    for path in save(figure, draw(figure, setting), setting, folder):
+    request = theory.FigureRequest(figure, None if p is None else _probabilities(p), sigma, a, out)
+    for path in theory.draw_figure(request, _show_training).paths:
         print(path)
 
 
 @app.command("page")
 def write_page(out: Out = Path("theory")) -> None:
     """Write the interactive page for three vertices: one HTML file that works offline."""
-    from dbtm.theory.page import write
+    from dbtm.service import theory
 
-    print(write(_folder(out)))
+    print(theory.write_page(out))
 
 
 @app.command("all")
 def draw_all(out: Out = Path("theory")) -> None:
     """Draw every figure at its default setting, and write the page."""
-    from dbtm.theory.figures import FIGURES, draw, save
-    from dbtm.theory.page import write
+    from dbtm.service import theory
 
-    folder, began = _folder(out), time.perf_counter()
-    for number, (name, entry) in enumerate(FIGURES.items(), 1):
-        print(f"[{number}/{len(FIGURES)}] {name} ... ", end="", flush=True)
+    began, total = time.perf_counter(), len(theory.FIGURES)
+    page = theory.write_page(out)
+    for number, name in enumerate(theory.FIGURES, 1):
+        print(f"[{number}/{total}] {name} ... ", end="", flush=True)
         start = time.perf_counter()
-        save(name, draw(name), entry.default, folder)
+        theory.draw_figure(theory.FigureRequest(name, folder=out))
         print(f"{time.perf_counter() - start:.1f} s", flush=True)
-    print(f"{len(FIGURES)} figures and {write(folder).name} in {folder} ({time.perf_counter() - began:.0f} s)")
+    print(f"{total} figures and {page.name} in {out} ({time.perf_counter() - began:.0f} s)")
 
 
-def _folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out {out} cannot be a folder for the files: {error.strerror}") from None
-    return out
+def _show_training(done: int, total: int) -> None:
+    """One line per training run on stderr, so that stdout holds the paths alone."""
+    if done < total:
+        print(f"training run {done + 1} of {total}", file=sys.stderr, flush=True)
 
 
 def _probabilities(text: str) -> tuple[float, ...]:

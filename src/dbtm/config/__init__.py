@@ -1,27 +1,17 @@
-"""The run's configuration: what it is (sections), and how it is read, written and overridden (text)."""
+"""The configuration of a run: its sections, and how it is read, written and overridden."""
 
-from dbtm.config.sections import (
-    DistillConfig,
-    LossConfig,
-    ModelConfig,
-    OptimConfig,
-    PathConfig,
-    RilConfig,
-    RunConfig,
-    SampleConfig,
-    TrainConfig,
-)
-from dbtm.config.text import dumps, from_dict, loads, override, to_dict
+from dbtm.config.method import MethodConfig, SampleConfig
+from dbtm.config.model import ModelConfig, Shape
+from dbtm.config.run import RunConfig, dumps, from_dict, loads, override, to_dict
+from dbtm.config.train import OptimConfig, TrainConfig
 
 __all__ = [
-    "DistillConfig",
-    "LossConfig",
+    "MethodConfig",
     "ModelConfig",
     "OptimConfig",
-    "PathConfig",
-    "RilConfig",
     "RunConfig",
     "SampleConfig",
+    "Shape",
     "TrainConfig",
     "dumps",
     "from_dict",

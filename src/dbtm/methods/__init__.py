@@ -1,28 +1,13 @@
-"""Methods: a loss in named terms and a sampler, on a common backbone, trainer and evaluation."""
+"""Methods: each owns its network, its settings, its sampler and its sampler's options."""
 
-from typing import TYPE_CHECKING
+from dbtm.core.registry import METHODS
 
-from dbtm.core.errors import UsageError, nearest
+BUILT_IN = {
+    "ar": "dbtm.methods.ar",
+    "dbtm": "dbtm.methods.dbtm",
+    "mdlm": "dbtm.methods.mdlm",
+}
 
-if TYPE_CHECKING:
-    from dbtm.methods.base import Method
+register_method = METHODS.add
 
-_METHODS: "dict[str, type[Method]]" = {}
-
-
-def register_method(cls: "type[Method]") -> "type[Method]":
-    """Make a method known by its name, so that runs can ask for it and checkpoints of it can be loaded."""
-    if not cls.name:
-        raise UsageError(f"the method {cls.__name__} needs a name")
-    _METHODS[cls.name] = cls
-    return cls
-
-
-def method_class(name: str) -> "type[Method]":
-    """The class of a registered method."""
-    from dbtm.methods import dbtm  # noqa: F401 - registers itself
-
-    if name not in _METHODS:
-        hint = nearest(name, _METHODS)
-        raise UsageError(f"unknown method '{name}'{hint} (a method of your own must be imported and registered first)")
-    return _METHODS[name]
+__all__ = ["BUILT_IN", "register_method"]

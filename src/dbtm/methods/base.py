@@ -1,20 +1,20 @@
-"""What the trainer knows of a method."""
+"""What a method is, and all that trainer, loader and evaluations know of one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dbtm.config import MethodConfig, RunConfig, SampleConfig
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
-from dbtm.nn import TransportMap
-from dbtm.sampling.sampler import Sampler
-
-if TYPE_CHECKING:
-    from dbtm.config import RunConfig
+from dbtm.core.registry import METHODS
+from dbtm.nn import Backbone
+from dbtm.sampling import Given, Sampler, Trace, Watch
+from dbtm.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,23 @@ class Examples:
     step: int
     dropout_seed: int = 0  # dropout is drawn from torch's generator, for the micro-batch as a whole
     noise_rows: Tensor | None = None  # (B,) int64: which sample's noise each row is given, where that is known already
+    place: Tensor | None = None  # (B,) int64: numbers of the rows within the step's whole batch, over all devices
 
     def tensors(self) -> dict[str, Tensor]:
         """Its tensors by their names."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def first(self, fraction: float) -> "Examples":
         """The first rows of the micro-batch, at least one."""
         rows = slice(0, max(1, round(fraction * len(self.tokens))))
         return replace(
-            self, tokens=self.tokens[rows], prompt=self.prompt[rows], sample_key=self.sample_key[rows], noise_rows=None
+            self,
+            tokens=self.tokens[rows],
+            prompt=self.prompt[rows],
+            sample_key=self.sample_key[rows],
+            noise_rows=None,
+            place=None if self.place is None else self.place[rows],
         )
 
     def key(self, stream: int) -> Tensor:
@@ -52,28 +58,75 @@ class Part(NamedTuple):
     terms: dict[str, Tensor]
 
 
-class Method:
-    """A way to train and sample. One of one's own needs `parts` alone:
+class Likelihood(NamedTuple):
+    """Negative log-likelihoods of examples, in nats: exact, or an upper bound."""
+
+    nll_B: Tensor  # (B,) float64, summed over the tokens that were not given
+    tokens_B: Tensor  # (B,) how many these are
+    exact: bool
+
+
+Config = TypeVar("Config", bound=MethodConfig)
+Options = TypeVar("Options", bound=SampleConfig)
+
+
+class Method(Generic[Config, Options]):
+    """A way to train and to sample. One of one's own needs `parts` and `sample`, and settings where it has any:
 
     @register_method
-    class CrossEntropy(Method):
-        name = "cross-entropy"
+    class Mine(Method):
+        name = "mine"
 
         def parts(self, examples):
             ...
             yield Part(loss, {"ce": loss})
+
+        def sample(self, network, given, options, seed, watch):
+            ...
+            return watch.trace(tokens, given.clean)
     """
 
     name: ClassVar[str] = ""
+    Config: ClassVar[type[MethodConfig]] = MethodConfig
+    Options: ClassVar[type[SampleConfig]] = SampleConfig
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What a run must be given: "teacher", a trained checkpoint (train.init)."""
 
-    def __init__(self, config: "RunConfig"):
+    def __init__(self, config: RunConfig):
         self.config = config
+        self.settings: Config = config.method  # type: ignore[assignment]
+        self.shape = config.shape
+        self.frozen: dict[str, Backbone] = {}  # networks whose weights also belong to the run's state (a teacher)
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "Config" not in cls.__dict__ and cls.Config is MethodConfig and cls.name:
+            cls.Config = type("Config", (MethodConfig,), {"name": cls.name})  # a method without settings
+
+    # -- the network -----------------------------------------------------------------------------------------------
+
+    def build(self) -> Backbone:
+        """A new network, its weights from torch's generator."""
+        return Backbone(self.shape, self.config.model)
+
+    def start(self) -> "Method":
+        """Make what is trained, averaged (EMA) and saved: `network`, a function of the run's seed."""
         with torch.random.fork_rng():
-            torch.manual_seed(config.train.seed)
-            self.model = TransportMap(config.model)  # what is trained, averaged (EMA) and saved
-        if config.model.position_axes:
-            self.model.position_ids.copy_(position_ids(config))
-        self.frozen: dict[str, TransportMap] = {}  # modules whose weights also belong to the run's state (a teacher)
+            torch.manual_seed(self.config.train.seed)
+            self.network = self.build()
+        if self.config.model.position_axes:
+            self.network.position_ids.copy_(position_ids(self.config.task, self.config.model.position_axes))
+        return self
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def check_start(self, initialised: bool) -> None:
+        """Called before training begins; `initialised`: the weights come from a checkpoint (init, or a resume)."""
+        if "teacher" in self.needs and not initialised:
+            raise UsageError(f"the method '{self.name}' needs a trained teacher: start from one, train.init=CHECKPOINT")
+
+    def check_length(self, steps: int) -> None:
+        """Refuse a run of so many steps: asked when the length becomes known on the way (a run by the clock)."""
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         """The objective in parts: each is backpropagated before the next is asked for, so that only one part's
@@ -91,20 +144,57 @@ class Method:
         """
         return ()
 
-    def after_step(self, step: int, ema: TransportMap) -> None:
-        """Called once after every optimizer step, with the averaged model."""
+    def after_step(self, step: int, ema: Backbone) -> None:
+        """Called once after every optimizer step, with the averaged network."""
 
-    @classmethod
-    def sampler(cls, model: TransportMap, config: "RunConfig") -> Sampler:
+    def rows(self, visited_BL: Tensor) -> Tensor:
+        """The positions that a head has to visit, counted through the batch. Asked for before the trunk runs: to find
+        them the CPU waits for the GPU, which is not worth it for a handful of tokens and cannot be in a CUDA graph.
+        """
+        if self.shape.small_vocab or (self.config.train.graph and visited_BL.is_cuda):
+            return torch.arange(visited_BL.numel(), device=visited_BL.device)
+        return visited_BL.flatten().nonzero().squeeze(-1)
+
+    # -- sampling and likelihood -----------------------------------------------------------------------------------
+
+    def options(self) -> Options:
+        """The run's options of the sampler, with what depends on other settings filled in."""
+        return self.config.sample  # type: ignore[return-value]
+
+    def evaluator(self, network: Any, replay: bool) -> Any:
+        """The network as `sample` evaluates it: with what can be computed once for its weights, and, where `replay` is
+        true, as CUDA graphs.
+        """
+        return network
+
+    def check_given(self, given: Given) -> None:
+        """Refuse what the method cannot be given."""
+
+    def sample(self, network: Any, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+        """Generate everything that is not given. Every evaluation of the network goes through `watch.counted`; where
+        `watch.tracing`, every round is shown to `watch.round`.
+        """
+        raise UsageError(f"the method '{self.name}' has no sampler: write its `sample`")
+
+    def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:
+        """The likelihood of examples, or a bound; None where the method has neither."""
+        return None
+
+    def sampler(self, network: Backbone, task: Task | None = None, batch: int = 1024) -> Sampler:
         """A sampler for these weights."""
-        return Sampler(model, config.sampling(), config.task)
+        return Sampler(self, network, self.options(), task or self.config.task, batch)
 
 
-def position_ids(config: "RunConfig") -> Tensor:
-    """The task's entries of the learned position tables, which must fit the tables the model has."""
-    ids, axes = config.task.position_ids(), config.model.position_axes
-    if ids is None or ids.shape != (config.model.length, len(axes)) or (ids.max(0) >= np.array(axes)).any():
-        raise UsageError(f"model.position_axes={list(axes)} does not fit the positions of task '{config.task.name}'")
+def method_of(config: RunConfig) -> Method:
+    """The method of a run, still without a network."""
+    return METHODS.get(config.method_name)(config)
+
+
+def position_ids(task: Task, axes: tuple[int, ...]) -> Tensor:
+    """The task's entries of the learned position tables, which must fit the tables the network has."""
+    ids = task.position_ids()
+    if ids is None or ids.shape != (task.length, len(axes)) or (ids.max(0) >= np.array(axes)).any():
+        raise UsageError(f"model.position_axes={list(axes)} does not fit the positions of task '{task.name}'")
     return torch.from_numpy(ids)
 
 

@@ -1,6 +1,6 @@
-"""The map T = softmax(f): layers that carry a tangent, the DiT trunk, the quality head."""
+"""Layers that carry a tangent, and the one backbone that all methods share."""
 
-from dbtm.nn.quality import QualityHead
-from dbtm.nn.transport_map import TransportMap
+from dbtm.nn.backbone import Backbone
+from dbtm.nn.cache import Cache
 
-__all__ = ["QualityHead", "TransportMap"]
+__all__ = ["Backbone", "Cache"]

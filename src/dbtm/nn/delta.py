@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dbtm.kernels.delta import Pair, gated_delta
-from dbtm.nn.layers import Around, Dual, Linear, ShortConvolution, rms_norm
+from dbtm.nn.layers import Affine, Dual, Linear, ShortConvolution, rms_norm
 
 TAPS = 4  # of the short convolutions: two positions before, the position itself, one after
 
@@ -68,14 +68,14 @@ class DeltaMixer(nn.Module):
         self.scale = nn.Parameter(torch.ones(2, width // heads))
         self.out = Linear(width, width, gain=0.1)  # small: a block starts near the identity
 
-    def fix(self, around: Around, dtype: torch.dtype) -> None:
-        before = around._replace(gate=None)
+    def keep_folded(self, affine: Affine, dtype: torch.dtype) -> None:
+        before = affine._replace(gate=None)
         for linear in (self.qkv, self.gate):
-            linear.fix(before, dtype)
-        self.rates.fix(before, torch.promote_types(dtype, torch.float32))
-        self.out.fix(Around(gate=around.gate), dtype)
+            linear.keep_folded(before, dtype)
+        self.rates.keep_folded(before, torch.promote_types(dtype, torch.float32))
+        self.out.keep_folded(Affine(gate=affine.gate), dtype)
 
-    def gates(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> tuple[Pair, Pair | None]:
+    def gates(self, x: Tensor, dx: Tensor | None, before: Affine = Affine()) -> tuple[Pair, Pair | None]:
         """Log decay g and write gate beta, (B, H, L), in float32 or wider, and their tangents."""
         wide = torch.promote_types(x.dtype, torch.float32)
         rates, drates = self.rates(x.to(wide), None if dx is None else dx.to(wide), before)
@@ -88,7 +88,7 @@ class DeltaMixer(nn.Module):
             da, db = drates.transpose(1, 2).contiguous().chunk(2, 1)
             return (g, beta), (-scale * a.sigmoid() * da, beta * (1 - beta) * db)
 
-    def heads_of(self, x: Tensor, dx: Tensor | None, before: Around = Around()) -> Dual:
+    def heads_of(self, x: Tensor, dx: Tensor | None, before: Affine = Affine()) -> Dual:
         """q, k, v as (3, B, H, L, d), q and k of length 1, and their tangents; both lie as (B, L, 3, H, d)."""
         x, dx = silu(*self.convolution(*self.qkv(x, dx, before)))
         heads = (3, self.heads, x.shape[-1] // (3 * self.heads))
@@ -97,9 +97,9 @@ class DeltaMixer(nn.Module):
         order = (2, 0, 3, 1, 4)
         return x.permute(order), None if dx is None else dx.permute(order)
 
-    def forward(self, x: Tensor, dx: Tensor | None = None, rotary: object = None, around: Around = Around()) -> Dual:
+    def forward(self, x: Tensor, dx: Tensor | None = None, rotary: object = None, affine: Affine = Affine()) -> Dual:
         """Positions come from the order of the scan: the rotary angles of attention are not used."""
-        before, after = around._replace(gate=None), Around(gate=around.gate)
+        before, after = affine._replace(gate=None), Affine(gate=affine.gate)
         qkv, dqkv = self.heads_of(x, dx, before)
         gates, dgates = self.gates(x, dx, before)
         tangents = None if dqkv is None or dgates is None else (dqkv, dgates)

@@ -14,13 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dbtm.kernels.causal import causal_attention
 from dbtm.kernels.dispatch import attention
+from dbtm.nn.cache import LayerCache
 
 Dual = tuple[Tensor, Tensor | None]
 
 
-class Around(NamedTuple):
-    """What stands around a residual branch: y = gate * branch(scale * x + shift), each a constant for every channel.
+class Affine(NamedTuple):
+    """What adaLN puts around a residual branch: y = gate * branch(scale * x + shift), a constant per channel each.
 
     Constants next to a matrix are folded into it. Then neither the products with them nor, in the backward pass, their
     gradients' sums over all tokens exist; the gradients come out of the matrix's.
@@ -39,36 +41,36 @@ class Linear(nn.Linear):
         nn.init.normal_(self.weight, std=gain * n_in**-0.5)
         if bias:
             nn.init.zeros_(self.bias)
-        self.fixed: tuple[Tensor, Tensor | None] | None = None  # what `fix` has folded
+        self.kept: tuple[Tensor, Tensor | None] | None = None  # what `keep_folded` has folded
 
-    def folded(self, around: Around, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    def folded(self, affine: Affine, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """Matrix and bias of gate * (W (scale * x + shift) + b)."""
         wide = torch.promote_types(self.weight.dtype, torch.float32)
         weight: Tensor = self.weight
         bias: Tensor | None = self.bias
-        if any(constant is not None for constant in around):  # rounded once, at the end
+        if any(constant is not None for constant in affine):  # rounded once, at the end
             weight, bias = weight.to(wide), None if bias is None else bias.to(wide)
-        if around.shift is not None:
-            bias = F.linear(around.shift.to(wide), weight, bias)
-        if around.scale is not None:
-            weight = weight * around.scale
-        if around.gate is not None:
-            weight = weight * around.gate[:, None]
-            bias = None if bias is None else bias * around.gate
+        if affine.shift is not None:
+            bias = F.linear(affine.shift.to(wide), weight, bias)
+        if affine.scale is not None:
+            weight = weight * affine.scale
+        if affine.gate is not None:
+            weight = weight * affine.gate[:, None]
+            bias = None if bias is None else bias * affine.gate
         return weight.to(dtype), None if bias is None else bias.to(dtype)
 
-    def fix(self, around: Around, dtype: torch.dtype) -> None:
+    def keep_folded(self, affine: Affine, dtype: torch.dtype) -> None:
         """Keep the folded matrix from now on: for weights that are not trained any more."""
-        self.fixed = self.folded(around, dtype)
+        self.kept = self.folded(affine, dtype)
 
-    def used(self, around: Around, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """Matrix and bias of a pass: those of `fix`, or folded now."""
-        if self.fixed is not None and self.fixed[0].dtype == dtype and all(c is None for c in around):
-            return self.fixed
-        return self.folded(around, dtype)
+    def matrices(self, affine: Affine, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Matrix and bias of a pass: those of `keep_folded`, or folded now."""
+        if self.kept is not None and self.kept[0].dtype == dtype and all(c is None for c in affine):
+            return self.kept
+        return self.folded(affine, dtype)
 
-    def forward(self, x: Tensor, dx: Tensor | None = None, around: Around = Around()) -> Dual:  # type: ignore[override]
-        weight, bias = self.used(around, x.dtype)
+    def forward(self, x: Tensor, dx: Tensor | None = None, affine: Affine = Affine()) -> Dual:  # type: ignore[override]
+        weight, bias = self.matrices(affine, x.dtype)
         y = F.linear(x, weight, bias)
         if dx is None:
             return y, None
@@ -179,22 +181,34 @@ def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
 class ShortConvolution(nn.Module):
     """A filter of a few taps along the sequence for each channel: linear, so it serves value and tangent alike.
 
-    It starts as noise around `own` times the position itself, the tap number taps // 2.
+    It starts as noise around `own` times the position itself: the middle tap, or the last one where it is causal.
     """
 
-    def __init__(self, channels: int, taps: int, noise: float, own: float = 0.0):
+    def __init__(self, channels: int, taps: int, noise: float, own: float = 0.0, causal: bool = False):
         super().__init__()
+        self.before = taps - 1 if causal else taps // 2  # positions it sees on the left
         weight = torch.randn(taps, 1, channels) * noise
-        weight[taps // 2] += own
+        weight[self.before] += own
         self.weight = nn.Parameter(weight)
 
     def filter(self, x: Tensor) -> Tensor:
-        taps, length = len(self.weight), x.shape[1]
-        padded, weight = F.pad(x, (0, 0, taps // 2, (taps - 1) // 2)), self.weight.to(x.dtype)
+        taps = len(self.weight)
+        return self.slide(F.pad(x, (0, 0, self.before, taps - 1 - self.before)), x.shape[1])
+
+    def slide(self, padded: Tensor, length: int) -> Tensor:
+        """The filter over `length` positions of an input that has its neighbours at both ends."""
+        weight = self.weight.to(padded.dtype)
         y = padded[:, :length] * weight[0]
-        for tap in range(1, taps):
+        for tap in range(1, len(weight)):
             y = torch.addcmul(y, padded[:, tap : tap + length], weight[tap])
         return y
+
+    def filter_next(self, x: Tensor, cache: LayerCache) -> Tensor:
+        """The causal filter of the next positions, after those that the cache remembers."""
+        before = x.new_zeros(len(x), self.before, x.shape[-1]) if cache.tail is None else cache.tail
+        padded = torch.cat((before, x), 1)
+        cache.tail = padded[:, padded.shape[1] - self.before :]
+        return self.slide(padded, x.shape[1])
 
     def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:
         y = self.filter(x)
@@ -205,17 +219,20 @@ class ShortConvolution(nn.Module):
 
 
 class Attention(nn.Module):
-    """Bidirectional multi-head self-attention with rotary positions and an optional tanh softcap on its logits.
+    """Multi-head self-attention with rotary positions and an optional tanh softcap on its logits.
 
-    With `taps`, queries, keys and values also see their neighbours, through a short convolution: what a token stands
-    next to is then known in the same layer and need not be gathered in the one before.
+    With a `conv_width`, queries, keys and values also see their neighbours, through a short convolution: what a token
+    stands next to is then known in the same layer and need not be gathered in the one before. A causal one sees no
+    later position, has no tangent, and may read earlier positions from a cache.
     """
 
-    def __init__(self, width: int, heads: int, softcap: float = 0.0, taps: int = 0):
+    def __init__(self, width: int, heads: int, softcap: float = 0.0, conv_width: int = 0, causal: bool = False):
         super().__init__()
-        self.heads, self.softcap = heads, softcap
+        self.heads, self.softcap, self.causal = heads, softcap, causal
         self.qkv = Linear(width, 3 * width)
-        self.convolution = ShortConvolution(3 * width, taps, 0.2, own=1.0) if taps else None
+        self.convolution = (
+            ShortConvolution(3 * width, conv_width, 0.2, own=1.0, causal=causal) if conv_width else None
+        )
         self.out = Linear(width, width, gain=0.1)  # small: a block starts near the identity
 
     def heads_of(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -224,18 +241,21 @@ class Attention(nn.Module):
         q, k = qkv[:2] if rotary is None else rotate(qkv[:2], rotary)
         return q, k, qkv[2]
 
-    def fix(self, around: Around, dtype: torch.dtype) -> None:
-        self.qkv.fix(around._replace(gate=None), dtype)
-        self.out.fix(Around(gate=around.gate), dtype)
+    def keep_folded(self, affine: Affine, dtype: torch.dtype) -> None:
+        self.qkv.keep_folded(affine._replace(gate=None), dtype)
+        self.out.keep_folded(Affine(gate=affine.gate), dtype)
 
     def forward(
         self,
         x: Tensor,
         dx: Tensor | None = None,
         rotary: tuple[Tensor, Tensor] | None = None,
-        around: Around = Around(),
+        affine: Affine = Affine(),
+        cache: LayerCache | None = None,
     ) -> Dual:
-        qkv, dqkv = self.qkv(x, dx, around._replace(gate=None))
+        if self.causal:
+            return self.causal_forward(x, dx, rotary, affine, cache)
+        qkv, dqkv = self.qkv(x, dx, affine._replace(gate=None))
         if self.convolution is not None:
             qkv, dqkv = self.convolution(qkv, dqkv)
         tangents = None
@@ -244,7 +264,25 @@ class Attention(nn.Module):
                 tangents = self.heads_of(dqkv, rotary)
         o, do = attention(*self.heads_of(qkv, rotary), tangents, self.softcap)
         do = None if do is None else do.transpose(1, 2).flatten(2)
-        return self.out(o.transpose(1, 2).flatten(2), do, Around(gate=around.gate))
+        return self.out(o.transpose(1, 2).flatten(2), do, Affine(gate=affine.gate))
+
+    def causal_forward(
+        self,
+        x: Tensor,
+        dx: Tensor | None,
+        rotary: tuple[Tensor, Tensor] | None,
+        affine: Affine,
+        cache: LayerCache | None,
+    ) -> Dual:
+        if dx is not None:
+            raise ValueError("causal attention has no tangent")
+        qkv, _ = self.qkv(x, None, affine._replace(gate=None))
+        if self.convolution is not None:
+            qkv = self.convolution.filter(qkv) if cache is None else self.convolution.filter_next(qkv, cache)
+        q, k, v = self.heads_of(qkv, rotary)
+        k, v = (k, v) if cache is None else cache.extend(k, v)
+        o = causal_attention(q, k, v, self.softcap)
+        return self.out(o.transpose(1, 2).flatten(2), None, Affine(gate=affine.gate))
 
 
 class FeedForward(nn.Module):
@@ -255,13 +293,13 @@ class FeedForward(nn.Module):
         self.up = Linear(width, factor * width, bias)
         self.down = Linear(factor * width, width, bias, gain=0.1)
 
-    def fix(self, around: Around, dtype: torch.dtype) -> None:
-        self.up.fix(around._replace(gate=None), dtype)
-        self.down.fix(Around(gate=around.gate), dtype)
+    def keep_folded(self, affine: Affine, dtype: torch.dtype) -> None:
+        self.up.keep_folded(affine._replace(gate=None), dtype)
+        self.down.keep_folded(Affine(gate=affine.gate), dtype)
 
-    def forward(self, x: Tensor, dx: Tensor | None = None, around: Around = Around()) -> Dual:
-        before, after = around._replace(gate=None), Around(gate=around.gate)
+    def forward(self, x: Tensor, dx: Tensor | None = None, affine: Affine = Affine()) -> Dual:
+        before, after = affine._replace(gate=None), Affine(gate=affine.gate)
         if dx is None and gelu_joins_products(x):
-            h = torch.ops.mkldnn._linear_pointwise(x, *self.up.used(before, x.dtype), "gelu", [], "tanh")
+            h = torch.ops.mkldnn._linear_pointwise(x, *self.up.matrices(before, x.dtype), "gelu", [], "tanh")
             return self.down(h, None, after)
         return self.down(*gelu(*self.up(x, dx, before)), after)

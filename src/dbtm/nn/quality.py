@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from dbtm.nn.layers import Around, Attention, FeedForward, LayerNorm, Linear, rms_norm
+from dbtm.nn.layers import Affine, Attention, FeedForward, LayerNorm, Linear, rms_norm
 
 
 class QualityLayer(nn.Module):
@@ -14,17 +14,17 @@ class QualityLayer(nn.Module):
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
         self.attention = Attention(width, heads)
         self.feed_forward = FeedForward(width, 2, bias=False)
-        self.fixed: torch.dtype | None = None  # that of the folded matrices, see `fix`
+        self.folded_dtype: torch.dtype | None = None  # that of the folded matrices, see `keep_folded`
 
-    def fix(self, dtype: torch.dtype) -> None:
+    def keep_folded(self, dtype: torch.dtype) -> None:
         """Fold the norms' weights into the matrices once and for all."""
-        self.attention.fix(Around(scale=self.norm_1.weight), dtype)
-        self.feed_forward.fix(Around(scale=self.norm_2.weight), dtype)
-        self.fixed = dtype
+        self.attention.keep_folded(Affine(scale=self.norm_1.weight), dtype)
+        self.feed_forward.keep_folded(Affine(scale=self.norm_2.weight), dtype)
+        self.folded_dtype = dtype
 
     def forward(self, x: Tensor, rotary, dtype: torch.dtype) -> Tensor:
-        fixed = self.fixed == dtype
-        first, second = (Around() if fixed else Around(scale=norm.weight) for norm in (self.norm_1, self.norm_2))
+        folded = self.folded_dtype == dtype
+        first, second = (Affine() if folded else Affine(scale=norm.weight) for norm in (self.norm_1, self.norm_2))
         x = x + self.attention(self.norm_1.unit(x)[0].to(dtype), None, rotary, first)[0]
         return x + self.feed_forward(self.norm_2.unit(x)[0].to(dtype), None, second)[0]
 
@@ -38,16 +38,16 @@ class QualityHead(nn.Module):
 
     def __init__(self, trunk_width: int, width: int = 256, depth: int = 4, heads: int = 4):
         super().__init__()
-        self.heads = heads
+        self.heads, self.width = heads, width
         self.project = Linear(trunk_width, width)
         self.layers = nn.ModuleList(QualityLayer(width, heads) for _ in range(depth))
         self.norm = LayerNorm(width)
         self.out = Linear(width, 1, bias=True, gain=0.0)
 
-    def fix(self, dtype: torch.dtype) -> None:
+    def keep_folded(self, dtype: torch.dtype) -> None:
         for layer in self.layers:
             assert isinstance(layer, QualityLayer)
-            layer.fix(dtype)
+            layer.keep_folded(dtype)
 
     def forward(self, trunk_BLD: Tensor, token_embedding_BLD: Tensor, rotary) -> Tensor:
         """Logits of q_phi, (B, L)."""

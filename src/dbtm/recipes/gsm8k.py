@@ -1,15 +1,7 @@
 """Grade-school maths: the paper's TinyGSM recipe, and a small one for one GPU."""
 
-from dbtm.config import (
-    LossConfig,
-    ModelConfig,
-    OptimConfig,
-    PathConfig,
-    RilConfig,
-    RunConfig,
-    SampleConfig,
-    TrainConfig,
-)
+from dbtm.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
+from dbtm.methods.dbtm import Config, LossConfig, Options, PathConfig, RilConfig
 from dbtm.recipes import ours
 from dbtm.tasks.gsm8k.task import Gsm8k
 
@@ -20,13 +12,11 @@ def tinygsm() -> RunConfig:
     Its data: `dbtm data gsm8k --hub TinyGSM/TinyGSM --tokenizer HuggingFaceTB/SmolLM-135M --length 512 --out DIR`. The
     text gives a global batch of 256 to reasoning, the table 512 to TinyGSM: the table is followed.
     """
-    task = Gsm8k(vocab=49_152, length=512)
     return RunConfig(
         recipe="tinygsm",
-        task=task,
-        model=ModelConfig(vocab=task.vocab, length=task.length, width=768, depth=12, heads=12),
-        path=PathConfig(t_anchor=0.82),
-        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9),
+        task=Gsm8k(vocab=49_152, length=512),
+        model=ModelConfig(width=768, depth=12, heads=12),
+        method=Config(path=PathConfig(t_anchor=0.82), ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9)),
         optim=OptimConfig(lr=3e-4, warmup=50_000, clip=1.0, ema=0.9999),
         train=TrainConfig(
             steps=250_000,
@@ -37,7 +27,7 @@ def tinygsm() -> RunConfig:
             checkpoint_every=5_000,
             evaluate_every=5_000,
         ),
-        sample=SampleConfig(nfe=32, kappa=0.8),
+        sample=Options(nfe=32, kappa=0.8),
     )
 
 
@@ -53,14 +43,16 @@ def gsm_small() -> RunConfig:
     with the term the map did not learn to copy the question's numbers. A short convolution helps it to find them: what
     a number stands for is told by its neighbours (results/gsm-study.json).
     """
-    task = Gsm8k(vocab=4_096, length=192, synthetic=0.6)
     return RunConfig(
         recipe="gsm-small",
-        task=task,
-        model=ours.model(task, 512, 8, 8, input_norm=True, embed_std=0.3, taps=5),
-        path=PathConfig(t_anchor=0.8, coupling="independent"),
-        loss=LossConfig(transport=0.0, boundary_fraction=0.25),
-        ril=RilConfig(weight=1.0, depths=(1,), context=0.01),
+        task=Gsm8k(vocab=4_096, length=192, synthetic=0.6),
+        model=ours.model(512, 8, 8, input_norm=True, embed_std=0.3, conv_width=5),
+        method=Config(
+            path=PathConfig(t_anchor=0.8, coupling="independent"),
+            loss=LossConfig(transport=0.0, boundary_fraction=0.25),
+            ril=RilConfig(weight=1.0, depths=(1,), context=0.01),
+            quality=ours.QUALITY,
+        ),
         optim=ours.optim(warmup=200),
         train=TrainConfig(
             steps=10_000,
@@ -71,5 +63,5 @@ def gsm_small() -> RunConfig:
             checkpoint_every=500,
             evaluate_every=500,
         ),
-        sample=SampleConfig(nfe=16, kappa=0.9),
+        sample=Options(nfe=16, kappa=0.9),
     )

@@ -3,14 +3,15 @@
 from typing import Any
 
 from dbtm.config import ModelConfig, OptimConfig
-from dbtm.tasks.base import Task
+from dbtm.methods.dbtm import QualityConfig
+
+QUALITY = QualityConfig(width=128)  # a small quality head
+NO_QUALITY = QualityConfig(enabled=False, width=128)
 
 
-def model(task: Task, width: int, depth: int, heads: int, **others: Any) -> ModelConfig:
-    """Gates from one half, no dropout, no softcap, a small quality head."""
+def model(width: int, depth: int, heads: int, **others: Any) -> ModelConfig:
+    """Gates from one half, no dropout, no softcap."""
     return ModelConfig(
-        vocab=task.vocab,
-        length=task.length,
         width=width,
         depth=depth,
         heads=heads,
@@ -18,7 +19,6 @@ def model(task: Task, width: int, depth: int, heads: int, **others: Any) -> Mode
         dropout=0.0,
         softcap=0.0,
         gate_init=0.5,
-        quality_width=128,
         **others,
     )
 

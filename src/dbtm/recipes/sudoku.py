@@ -2,32 +2,22 @@
 
 from dataclasses import replace
 
-from dbtm.config import (
-    LossConfig,
-    ModelConfig,
-    OptimConfig,
-    PathConfig,
-    RilConfig,
-    RunConfig,
-    SampleConfig,
-    TrainConfig,
-)
+from dbtm.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
+from dbtm.methods.dbtm import Config, LossConfig, Options, PathConfig, QualityConfig, RilConfig
 from dbtm.recipes import ours
 from dbtm.tasks.sudoku.task import Sudoku
 
 
 def sudoku_paper() -> RunConfig:
     """tab:hyperparameters, column Sudoku, with refinement in the loop (tab:ril-setup)."""
-    task = Sudoku(augment=False)
     return RunConfig(
         recipe="sudoku-paper",
-        task=task,
-        model=ModelConfig(vocab=task.vocab, length=task.length, width=512, depth=8, heads=8),
-        path=PathConfig(t_anchor=0.69),
-        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9),
+        task=Sudoku(augment=False),
+        model=ModelConfig(width=512, depth=8, heads=8),
+        method=Config(path=PathConfig(t_anchor=0.69), ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9)),
         optim=OptimConfig(lr=3e-4, warmup=30_000, clip=1.0, ema=0.9999),
         train=TrainConfig(steps=200_000, batch=256, precision="bf16", compile=True, evaluate_every=2_000),
-        sample=SampleConfig(nfe=4, kappa=0.999, scorer="quality"),
+        sample=Options(nfe=4, kappa=0.999, scorer="quality"),
     )
 
 
@@ -38,10 +28,8 @@ def sudoku() -> RunConfig:
     return RunConfig(
         recipe="sudoku",
         task=task,
-        model=ours.model(task, 256, 8, 8, loops=2, embed_std=0.3, position_axes=(axis, axis, axis, 4)),
-        path=PathConfig(t_anchor=0.69, coupling="independent"),
-        loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
-        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, later_fraction=0.5),
+        model=ours.model(256, 8, 8, loops=2, embed_std=0.3, position_axes=(axis, axis, axis, 4)),
+        method=_method(depth=4, quality=ours.QUALITY),
         optim=ours.optim(warmup=150),
         train=TrainConfig(
             steps=3_600,
@@ -52,7 +40,17 @@ def sudoku() -> RunConfig:
             checkpoint_every=250,
             evaluate_every=250,
         ),
-        sample=SampleConfig(nfe=4, kappa=0.9, scorer="quality"),
+        sample=Options(nfe=4, kappa=0.9, scorer="quality"),
+    )
+
+
+def _method(depth: int, quality: QualityConfig) -> Config:
+    """Ours: rollouts are most of the objective, half of the rows go on after the first round."""
+    return Config(
+        path=PathConfig(t_anchor=0.69, coupling="independent"),
+        loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
+        ril=RilConfig(weight=1.0, depths=(depth,), kappa=0.9, later_fraction=0.5),
+        quality=quality,
     )
 
 
@@ -65,19 +63,9 @@ def sudoku_mini() -> RunConfig:
         big,
         recipe="sudoku-mini",
         task=task,
-        model=replace(
-            big.model,
-            vocab=task.vocab,
-            length=task.length,
-            width=48,
-            depth=3,
-            heads=4,
-            position_axes=(axis, axis, axis, 4),
-            quality_width=32,
-            quality_depth=2,
-        ),
-        ril=replace(big.ril, depths=(3,)),
+        model=replace(big.model, width=48, depth=3, heads=4, position_axes=(axis, axis, axis, 4)),
+        method=_method(depth=3, quality=QualityConfig(width=32, depth=2)),
         optim=replace(big.optim, warmup=100),
         train=TrainConfig(steps=1_500, batch=64, log_every=25, checkpoint_every=300, evaluate_every=300),
-        sample=replace(big.sample, kappa=0.99),
+        sample=Options(nfe=4, kappa=0.99, scorer="quality"),
     )

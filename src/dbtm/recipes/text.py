@@ -5,17 +5,8 @@ All of them read a prepared set: `dbtm train text --data DIR`. Ours take vocabul
 
 from dataclasses import replace
 
-from dbtm.config import (
-    DistillConfig,
-    LossConfig,
-    ModelConfig,
-    OptimConfig,
-    PathConfig,
-    RilConfig,
-    RunConfig,
-    SampleConfig,
-    TrainConfig,
-)
+from dbtm.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
+from dbtm.methods.dbtm import Config, DistillConfig, LossConfig, Options, PathConfig, RilConfig
 from dbtm.recipes import ours
 from dbtm.tasks.text.task import Text
 
@@ -26,8 +17,8 @@ def lm1b() -> RunConfig:
     return RunConfig(
         recipe="lm1b",
         task=task,
-        model=ModelConfig(vocab=task.vocab, length=task.length, width=768, depth=12, heads=12),
-        path=PathConfig(t_anchor=0.75),
+        model=ModelConfig(width=768, depth=12, heads=12),
+        method=Config(path=PathConfig(t_anchor=0.75)),
         optim=OptimConfig(lr=3e-4, warmup=10_000, clip=1.0, ema=0.9999),
         train=TrainConfig(
             steps=250_000,
@@ -38,7 +29,7 @@ def lm1b() -> RunConfig:
             checkpoint_every=5_000,
             evaluate_every=5_000,
         ),
-        sample=SampleConfig(nfe=4, kappa=0.9, repetition_penalty=1.0),
+        sample=Options(nfe=4, kappa=0.9, repetition_penalty=1.0),
     )
 
 
@@ -50,9 +41,8 @@ def owt() -> RunConfig:
         base,
         recipe="owt",
         task=task,
-        model=replace(base.model, vocab=task.vocab, length=task.length),
         train=replace(base.train, steps=150_000),
-        sample=replace(base.sample, kappa=0.3),
+        sample=Options(nfe=4, kappa=0.3, repetition_penalty=1.0),
     )
 
 
@@ -72,9 +62,18 @@ def _with_ril(base: RunConfig, name: str) -> RunConfig:
     return replace(
         base,
         recipe=name,
-        ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, start=start),
-        distill=DistillConfig(weight=1.0, depth=4, kappa=0.9, temperature=0.7, start=start, refresh=5_000),
+        method=replace(
+            settings(base),
+            ril=RilConfig(weight=1.0, depths=(4,), kappa=0.9, start=start),
+            distill=DistillConfig(weight=1.0, depth=4, kappa=0.9, temperature=0.7, start=start, refresh=5_000),
+        ),
     )
+
+
+def settings(base: RunConfig) -> Config:
+    """The method's settings of a recipe that is built upon."""
+    assert isinstance(base.method, Config)
+    return base.method
 
 
 def text() -> RunConfig:
@@ -89,9 +88,10 @@ def text() -> RunConfig:
     return RunConfig(
         recipe="text",
         task=task,
-        model=ours.model(task, 512, 12, 8, input_norm=True),
-        path=PathConfig(t_anchor=0.65),
-        loss=LossConfig(c=1e-3, boundary_fraction=0.125),
+        model=ours.model(512, 12, 8, input_norm=True),
+        method=Config(
+            path=PathConfig(t_anchor=0.65), loss=LossConfig(c=1e-3, boundary_fraction=0.125), quality=ours.QUALITY
+        ),
         optim=ours.optim(warmup=300),
         train=TrainConfig(
             steps=20_000,
@@ -102,7 +102,7 @@ def text() -> RunConfig:
             checkpoint_every=1_000,
             evaluate_every=500,
         ),
-        sample=SampleConfig(nfe=4, scorer="spread"),
+        sample=Options(nfe=4, scorer="spread"),
     )
 
 
@@ -115,20 +115,21 @@ def text_ril() -> RunConfig:
     return replace(
         base,
         recipe="text-ril",
-        path=replace(base.path, t_anchor=0.68),
-        ril=RilConfig(weight=0.5, depths=(1,), context=0.4),
+        method=replace(
+            settings(base), path=PathConfig(t_anchor=0.68), ril=RilConfig(weight=0.5, depths=(1,), context=0.4)
+        ),
     )
 
 
 def text_small() -> RunConfig:
     """At most 8M parameters, the embedding and the head included: a small vocabulary and blocks applied twice."""
     base = text_ril()
-    task = Text(vocab=4_096)
     return replace(
         base,
         recipe="text-small",
-        task=task,
-        model=replace(base.model, vocab=task.vocab, width=256, depth=7, heads=4, loops=2, quality=False),
+        task=Text(vocab=4_096),
+        model=replace(base.model, width=256, depth=7, heads=4, loops=2),
+        method=replace(settings(base), quality=ours.NO_QUALITY),
     )
 
 
@@ -153,9 +154,12 @@ def _second_stage(base: RunConfig, name: str) -> RunConfig:
     return replace(
         base,
         recipe=name,
-        loss=replace(base.loss, interpolant_fraction=0.25, boundary_fraction=0.0625),
-        distill=DistillConfig(
-            weight=2.0, depth=2, scorer="spread", count_committed_now=False, temperature=0.7, start=0, refresh=600
+        method=replace(
+            settings(base),
+            loss=replace(settings(base).loss, interpolant_fraction=0.25, boundary_fraction=0.0625),
+            distill=DistillConfig(
+                weight=2.0, depth=2, scorer="spread", supervise="remaining", temperature=0.7, start=0, refresh=600
+            ),
         ),
         train=replace(base.train, steps=7_000, seed=1),  # another seed: other noise for the same texts
     )

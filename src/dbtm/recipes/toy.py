@@ -1,6 +1,7 @@
 """Small recipes with a known answer, for a laptop CPU."""
 
-from dbtm.config import LossConfig, ModelConfig, OptimConfig, PathConfig, RunConfig, SampleConfig, TrainConfig
+from dbtm.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
+from dbtm.methods.dbtm import Config, LossConfig, Options, PathConfig, QualityConfig
 from dbtm.tasks.toy import Categorical, Markov
 
 
@@ -10,13 +11,10 @@ def simplex() -> RunConfig:
     t* is a statement about large vocabularies; for V = 3 (t* = .6) an anchor from t = .3 on agrees best with the exact
     map (`dbtm theory learned` draws it).
     """
-    task = Categorical()
     return RunConfig(
         recipe="simplex",
-        task=task,
+        task=Categorical(),
         model=ModelConfig(
-            vocab=task.vocab,
-            length=task.length,
             width=32,
             depth=2,
             heads=2,
@@ -24,15 +22,17 @@ def simplex() -> RunConfig:
             gate_init=0.5,
             embed_std=0.5,
             softcap=0.0,
-            quality=False,
         ),
-        path=PathConfig(coupling="independent", context=False, t_anchor=0.3),
-        loss=LossConfig(quality=0.0, boundary_fraction=0.125),
+        method=Config(
+            path=PathConfig(coupling="independent", context=False, t_anchor=0.3),
+            loss=LossConfig(quality=0.0, boundary_fraction=0.125),
+            quality=QualityConfig(enabled=False),
+        ),
         optim=OptimConfig(
             lr=3e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=100, decay_fraction=0.6, ema=0.998
         ),
         train=TrainConfig(steps=1000, batch=1024, log_every=100, checkpoint_every=1000),
-        sample=SampleConfig(nfe=1),
+        sample=Options(nfe=1),
     )
 
 
@@ -41,13 +41,10 @@ def markov() -> RunConfig:
 
     As on the 2-simplex, an anchor that starts before t* (.67 for V = 8) serves a small vocabulary best.
     """
-    task = Markov()
     return RunConfig(
         recipe="markov",
-        task=task,
+        task=Markov(),
         model=ModelConfig(
-            vocab=task.vocab,
-            length=task.length,
             width=64,
             depth=3,
             heads=4,
@@ -55,11 +52,13 @@ def markov() -> RunConfig:
             gate_init=0.5,
             embed_std=0.35,
             softcap=0.0,
-            quality=False,
         ),
-        path=PathConfig(coupling="independent", t_anchor=0.5),
-        loss=LossConfig(quality=0.0, boundary_fraction=0.125),
+        method=Config(
+            path=PathConfig(coupling="independent", t_anchor=0.5),
+            loss=LossConfig(quality=0.0, boundary_fraction=0.125),
+            quality=QualityConfig(enabled=False),
+        ),
         optim=OptimConfig(name="muon", lr=1e-3, betas=(0.9, 0.95), clip=10.0, schedule="wsd", warmup=100, ema=0.999),
         train=TrainConfig(steps=800, batch=256, log_every=100, checkpoint_every=800),
-        sample=SampleConfig(nfe=4, kappa=0.9),
+        sample=Options(nfe=4, kappa=0.9),
     )

@@ -39,3 +39,26 @@ def propose(
     tokens = torch.searchsorted(cumulative, level[..., None], right=True).squeeze(-1)
     tokens = tokens.clamp(max=logits_BLV.shape[-1] - 1)
     return tokens, (logits_BLV.gather(-1, tokens[..., None]).squeeze(-1) - log_z).exp()
+
+
+def draw_categorical(logits: Tensor, uniform: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Tensor:
+    """Tokens (...,) from softmax(logits / temperature) over the last axis; temperature 0 takes the argmax.
+
+    In float64, by inverting the cumulative sum at one uniform per draw: float32 Gumbel noise is truncated and acts as a
+    lower temperature. With top_p below 1, only the most likely tokens that together reach top_p can be drawn.
+    """
+    if not temperature:
+        return logits.argmax(-1)
+    p = (logits.double() / temperature).softmax(-1)
+    if top_p < 1:
+        p = nucleus(p, top_p)
+    cumulative = p.cumsum(-1)
+    level = uniform.double()[..., None] * cumulative[..., -1:]
+    return torch.searchsorted(cumulative, level, right=True).squeeze(-1).clamp(max=p.shape[-1] - 1)
+
+
+def nucleus(p: Tensor, top_p: float) -> Tensor:
+    """Probabilities with everything but the most likely tokens that together reach top_p set to 0."""
+    ordered, order = p.sort(-1, descending=True)
+    before = ordered.cumsum(-1) - ordered
+    return torch.zeros_like(p).scatter(-1, order, ordered * (before < top_p))

@@ -8,16 +8,17 @@ import torch
 from torch import Tensor
 
 from dbtm.kernels.noise import draw
-from dbtm.nn import TransportMap
+from dbtm.nn import Backbone
 from dbtm.simplex import Noise
 
 
 class Prior:
-    """x0 W for the present weights of a map."""
+    """x0 W for the present weights of a network."""
 
-    def __init__(self, model: TransportMap):
+    def __init__(self, model: Backbone):
         self.model = model
-        self.factor_DD = None if model.config.vocab <= model.config.width else cholesky_factor(model.embedding)
+        large = model.shape.vocab > model.config.width
+        self.factor_DD = cholesky_factor(model.token_embedding) if large else None
 
     def draw(self, noise: Noise) -> Tensor:
         """x0 W, (B, L, D): of this very x0, or by the factor of one that is distributed as it is."""

@@ -1,5 +1,14 @@
-"""Tasks: where data comes from, what is given and what is generated, and how success is measured."""
+"""Tasks: where data comes from, what is given and what is generated, and how an answer is measured."""
 
 from dbtm.tasks.base import Batch, Task, register
 
-__all__ = ["Batch", "Task", "register"]
+BUILT_IN = {
+    "categorical": "dbtm.tasks.toy",
+    "gsm8k": "dbtm.tasks.gsm8k.task",
+    "markov": "dbtm.tasks.toy",
+    "own": "dbtm.tasks.own",
+    "sudoku": "dbtm.tasks.sudoku.task",
+    "text": "dbtm.tasks.text.task",
+}
+
+__all__ = ["BUILT_IN", "Batch", "Task", "register"]

@@ -14,18 +14,15 @@
 Its fields are its configuration: saved with the checkpoint, changed with `--set task.length=16`.
 """
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dbtm.core.errors import UsageError, nearest
-
-if TYPE_CHECKING:
-    from dbtm.sampling.sampler import Sampler
+from dbtm.core.errors import UsageError
+from dbtm.core.registry import TASKS
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,8 @@ class Task:
     """Base of all tasks. `batch` must depend on the sample indices alone: that is what makes runs reproducible."""
 
     name: ClassVar[str] = ""
-    of_evaluation: ClassVar[tuple[str, ...]] = ()
-    """Settings of `evaluate` alone: nothing is learned from them, so that a resumed run may have others."""
+    evaluation_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings of evaluations alone: nothing is learned from them, so that a resumed run may have others."""
     vocab: int
     length: int
 
@@ -66,10 +63,17 @@ class Task:
         return self
 
     def prepare_evaluation(self) -> None:
-        """Get what `evaluate` needs, or refuse it: asked for before training begins, not when hours have passed."""
+        """Get what evaluations need, or refuse it: asked for before training begins, not when hours have passed."""
 
-    def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
-        """A quick measure of success for metrics.jsonl; the key 'score', where present, picks the best checkpoint."""
+    def held_out_examples(self, n: int) -> Batch | None:
+        """At most n examples that are never trained on; None where the task has none."""
+        return None
+
+    def measure(self, tokens: np.ndarray, truth: Batch | None) -> dict[str, float]:
+        """How good generated rows are, by name; 'score', where it is there, picks the best checkpoint.
+
+        `truth` are the held-out examples whose prompts the rows were generated for, None where nothing was given.
+        """
         return {}
 
     def text(self, tokens: np.ndarray) -> str:
@@ -77,30 +81,5 @@ class Task:
         return " ".join(str(int(t)) for t in tokens)
 
 
-_TASKS: dict[str, type[Task]] = {}
-_BUILT_IN = {
-    "categorical": "dbtm.tasks.toy",
-    "gsm8k": "dbtm.tasks.gsm8k.task",
-    "markov": "dbtm.tasks.toy",
-    "own": "dbtm.tasks.own",
-    "sudoku": "dbtm.tasks.sudoku.task",
-    "text": "dbtm.tasks.text.task",
-}
-
-
-def register(cls: type[Task]) -> type[Task]:
-    """Make a task known by its name, so that checkpoints trained on it can be loaded."""
-    if not cls.name:
-        raise UsageError(f"the task {cls.__name__} needs a name")
-    _TASKS[cls.name] = cls
-    return cls
-
-
-def task_class(name: str) -> Any:
-    """The class of a registered task; built-in ones are imported when first asked for."""
-    if name not in _TASKS and name in _BUILT_IN:
-        importlib.import_module(_BUILT_IN[name])
-    if name not in _TASKS:
-        hint = nearest(name, {*_TASKS, *_BUILT_IN})
-        raise UsageError(f"unknown task '{name}'{hint} (a task of your own must be imported and registered first)")
-    return _TASKS[name]
+register = TASKS.add
+"""Make a task known by its name, so that checkpoints trained on it can be loaded; a decorator."""

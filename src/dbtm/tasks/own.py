@@ -23,11 +23,17 @@ class Own(Task):
     """Integer tokens (N, L), or one long stream (N,), which is cut into blocks of `length`."""
 
     name = "own"
+
     data: str = ""
+    """A .npy file."""
     vocab: int = 2
+    """Tokens are 0..vocab - 1."""
     length: int = 1
-    prompt: int = 0  # how many leading positions are given, never generated
+    """Tokens per sequence."""
+    prompt: int = 0
+    """How many leading positions are given, never generated."""
     seed: int = 0
+    """Seed of the order of sequences."""
 
     def __post_init__(self):
         if self.vocab < 2 or self.length < 1:

@@ -1,1 +1,1 @@
-"""Exact fields, flows, attractors and commitment times for one position on the simplex, and their figures."""
+"""Exact fields, flows, attractors and commitment times for one position on the simplex."""

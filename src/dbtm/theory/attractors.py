@@ -126,21 +126,21 @@ def attractors(beta: float, p: ArrayLike) -> list[Attractor]:
     if beta <= 0:
         return [Attractor(None, p.copy())]
     gaps = _gaps(p)
-    found = []
+    stable = []
     end = death(p)
     if beta <= _beta(0.0, gaps, None):
-        found.append(Attractor(None, _coordinates(_solve(beta, gaps, None, 0.0), gaps, None) / beta))
+        stable.append(Attractor(None, _coordinates(_solve(beta, gaps, None, 0.0), gaps, None) / beta))
     elif end is not None and beta < end.beta:
         # Its largest coordinate has passed 1 / beta, to the upper branch, but the fold is still ahead.
         l = int(p.argmax())
         w = float(brentq(lambda w: _beta(w, gaps, l) - beta, 0.0, end.w, xtol=1e-18))
-        found.append(Attractor(None, _coordinates(w, gaps, l) / beta))
+        stable.append(Attractor(None, _coordinates(w, gaps, l) / beta))
     for j in range(len(p)):
         born = birth(p, j)
         if beta > born.beta:
             w = _solve(beta, gaps, j, born.w)
-            found.append(Attractor(j, _coordinates(w, gaps, j) / beta))
-    return found
+            stable.append(Attractor(j, _coordinates(w, gaps, j) / beta))
+    return stable
 
 
 def early_attractor(t: float, p: ArrayLike, sigma: float = 1.0) -> Array:

@@ -22,8 +22,8 @@ def settle(x0: ArrayLike, beta: float, p: ArrayLike, speed: float = 1e-6) -> Arr
     return integrate(rhs, x0, 1e5, lambda s, x: np.abs(rhs(s, x)).max(axis=-1) < speed).y
 
 
-def frozen_basins(x0: ArrayLike, beta: float, p: ArrayLike, found: list[Attractor]) -> NDArray[np.intp]:
-    """Index into `found`, the attractors at this beta, for each row of x0."""
+def frozen_basins(x0: ArrayLike, beta: float, p: ArrayLike, candidates: list[Attractor]) -> NDArray[np.intp]:
+    """Index of the attractor that each row of x0 settles in; `candidates` are all attractors at this beta."""
     ends = settle(x0, beta, p)
-    places = np.array([one.x for one in found])
+    places = np.array([attractor.x for attractor in candidates])
     return np.linalg.norm(ends[:, None, :] - places, axis=-1).argmin(axis=-1)

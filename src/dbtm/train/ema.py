@@ -1,21 +1,21 @@
-"""Exponential moving average of the weights; the map's and the quality head's are independent by construction."""
+"""Exponential moving average of the weights."""
 
 import copy
 
 import torch
 
-from dbtm.nn import TransportMap
+from dbtm.nn import Backbone
 
 
 class EMA:
     """A frozen copy that follows the model: w_ema <- decay w_ema + (1 - decay) w."""
 
-    def __init__(self, model: TransportMap, decay: float, warmup: bool):
+    def __init__(self, model: Backbone, decay: float, warmup: bool):
         self.model = copy.deepcopy(model).requires_grad_(False).eval()
         self.decay, self.warmup = decay, warmup
 
     @torch.no_grad()
-    def update(self, model: TransportMap, step: int) -> None:
+    def update(self, model: Backbone, step: int) -> None:
         """After optimizer step `step` (counted from 1). The warm-up forgets the start quickly."""
         decay = min(self.decay, (1 + step) / (10 + step)) if self.warmup else self.decay
         averages = [w.data for w in self.model.parameters()]

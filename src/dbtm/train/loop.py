@@ -3,27 +3,28 @@
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dbtm import config as configuration
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig, TrainConfig
 from dbtm.core import rng
 from dbtm.core.device import pick_device
 from dbtm.core.errors import UsageError
+from dbtm.core.settings import changed_keys
 from dbtm.core.signals import StopOnSignal
 from dbtm.kernels.dispatch import no_compiling
-from dbtm.methods import method_class
-from dbtm.methods.base import Examples, backward
+from dbtm.methods.base import Examples, backward, method_of
+from dbtm.sampling import Sampler
 from dbtm.tasks.base import Task
-from dbtm.train import checkpoint
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
 from dbtm.train.graph import GraphedBackward
@@ -32,6 +33,7 @@ from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set
 from dbtm.train.pace import OPEN, Pace
 from dbtm.train.prefetch import Prefetch
 
+Evaluate = Callable[[Sampler, int], dict[str, float]]  # (sampler, seed) to named numbers; "score" picks the best
 ASK_EVERY = 8  # steps after which several devices ask each other whether to stop, for which they wait for their GPUs
 
 
@@ -42,8 +44,8 @@ class NonFiniteLoss(RuntimeError):
 class Trainer:
     """One run: build, resume, step, save."""
 
-    def __init__(self, config: RunConfig, out: Path, resume: bool = False):
-        self.config, self.out = config, out
+    def __init__(self, config: RunConfig, out: Path, resume: bool = False, evaluate: Evaluate | None = None):
+        self.config, self.out, self.evaluate = config, out, evaluate
         self.device = pick_device(config.train.device)
         self.world = World.join(self.device.type == "cuda")
         if self.device.type == "cuda" and self.world.size > 1:
@@ -52,17 +54,17 @@ class Trainer:
         self.micro_batches, self.micro_size = self._split()
         newest = checkpoint.latest(out)
         if newest is not None and not resume:
-            raise UsageError(f"{out} already holds a run: continue it with --resume auto, or choose another --out")
+            raise UsageError(f"{out} already holds a run: resume it, or choose another folder")
         if out.exists() and not out.is_dir():
-            raise UsageError(f"--out {out} is a file: give a folder")
+            raise UsageError(f"{out} is a file: a run needs a folder")
         if (out / checkpoint.MANIFEST).is_file():
-            raise UsageError(f"--out {out} is a checkpoint or prepared data: choose another folder")
+            raise UsageError(f"{out} is a checkpoint or prepared data: choose another folder for the run")
         _check_batch(config.task)
         self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
         if self.world.first:
             config.task.prepare_evaluation()
-        self.method = method_class(config.method)(config)
-        self.model = self.method.model.to(self.device).train()
+        self.method = method_of(config).start()
+        self.model = self.method.network.to(self.device).train()
         for module in self.method.frozen.values():
             module.to(self.device)
         self.optimizers = build_optimizers(self.model, config.optim, fused=self.device.type == "cuda")
@@ -72,8 +74,7 @@ class Trainer:
             self._load(newest)
         elif config.train.init:
             self._start_from(checkpoint.find(config.train.init))
-        elif config.distill.weight and not config.distill.start:
-            raise UsageError("distill.start=0 needs a teacher that is trained: start from one with --init CHECKPOINT")
+        self.method.check_start(newest is not None or bool(config.train.init))
         self._prepare()
 
     def _split(self) -> tuple[int, int]:
@@ -147,7 +148,7 @@ class Trainer:
                 if stopping and self.step < train.steps:
                     if metrics:
                         why = stop.signal or "the time is up"
-                        metrics.say(f"stopped at step {self.step} ({why}); continue with --resume auto")
+                        metrics.say(f"stopped at step {self.step} ({why}); it can be resumed")
                     break
         if metrics:
             metrics.close()
@@ -164,12 +165,11 @@ class Trainer:
         steps = self.world.most(steps or 0, self.device)
         if not steps:
             return self.config.train
-        if steps <= self.config.distill.start and self.config.distill.weight:
+        try:
+            self.method.check_length(steps)
+        except UsageError:
             self._save()
-            raise UsageError(
-                f"{steps} steps fit into the time, but distill.start={self.config.distill.start}: give it more, or let "
-                "it start earlier"
-            )
+            raise
         train = replace(self.config.train, steps=max(steps, self.step))
         optim = replace(self.config.optim, warmup=min(self.config.optim.warmup, train.steps))
         self.config = replace(self.config, train=train, optim=optim)
@@ -212,9 +212,11 @@ class Trainer:
                 prompt = np.zeros(batch.tokens.shape, dtype=bool) if batch.prompt is None else batch.prompt
                 arrays = (np.asarray(batch.tokens, dtype=np.int64), prompt)
                 key_B = rng.fold(train.seed, step, torch.from_numpy(index))
-                tensors = (*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays), key_B)
-                tokens, mask, keys = (t.to(self.device, non_blocking=True) for t in tensors)
-                examples = Examples(tokens, mask, keys, step, dropout_seed=int(key_B[0]) & (2**63 - 1))
+                place_B = torch.from_numpy(index - step * train.batch)
+                tensors = (*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays), key_B, place_B)
+                tokens, mask, keys, place = (t.to(self.device, non_blocking=True) for t in tensors)
+                seed = int(key_B[0]) & (2**63 - 1)
+                examples = Examples(tokens, mask, keys, step, dropout_seed=seed, place=place)
                 out.append(self.method.prepare(examples))
             yield out
 
@@ -235,17 +237,17 @@ class Trainer:
             metrics.progress(self.step, terms, lr=self.config.optim.lr * factor)
 
     def _evaluate(self, metrics: Metrics | None) -> None:
-        """The task's quick measure on the averaged weights; it picks the best checkpoint."""
-        if not metrics:
+        """A quick measure of the averaged weights; it picks the best checkpoint."""
+        if not metrics or self.evaluate is None:
             return
-        values = self.config.task.evaluate(self.method.sampler(self.ema.model, self.config), self.config.train.seed)
+        values = self.evaluate(self.method.sampler(self.ema.model), self.config.train.seed)
         if not values:
             return
         metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})
         shown = {k: v for k, v in values.items() if k != "score"} or values
         metrics.say(f"step {self.step}  " + "  ".join(f"{k} {v:.4f}" for k, v in shown.items()))
         best, task = checkpoint.best(self.out), self.config.task
-        measured = {name: getattr(task, name) for name in task.of_evaluation}
+        measured = {name: getattr(task, name) for name in task.evaluation_settings}
         if best is not None and best.get("measured", measured) != measured:
             best = None  # the score of a run that was judged in another way, before it was resumed
         if "score" in values and (best is None or values["score"] > best["score"]):
@@ -273,7 +275,7 @@ class Trainer:
 
     def _load(self, folder: Path) -> None:
         checkpoint.verify(folder)
-        saved, state = configuration.loads((folder / "config.json").read_text()), checkpoint.read_json(folder, "state")
+        saved, state = read_config(folder), checkpoint.read_json(folder, "state")
         _refuse_changes(saved, self.config, folder, () if "data" not in state else ("data",))
         if state.get("data", self.data_sha256) != self.data_sha256:
             raise UsageError(f"{folder} was trained on other data: resume it with those it had, wherever they lie now")
@@ -291,37 +293,35 @@ class Trainer:
         """Fine-tuning: the averaged weights of another run for the map, its EMA and the frozen modules."""
         names = {"config.json", "ema.safetensors", *self.files.keys() & checkpoint.listed(folder, ()).keys()}
         checkpoint.verify(folder, names)
-        saved = asdict(configuration.loads((folder / "config.json").read_text()).model)
-        now = asdict(self.config.model)
-        for name in _changed(saved, now):
-            raise UsageError(f"{folder} has model.{name}={saved[name]}, this run {now[name]}: they must be the same")
+        saved = configuration.to_dict(read_config(folder))
+        now = configuration.to_dict(self.config)
+        for name in changed_keys(saved["model"], now["model"], "model"):
+            raise UsageError(f"{folder} has another {name} than this run: they must be the same")
         for name in names & self.files.keys():
             if (folder / name).read_text(encoding="utf-8") != self.files[name]:
                 raise UsageError(f"{folder} was trained with another {name}: prepare the data as it was prepared there")
         weights = checkpoint.read_tensors(folder, "ema")
-        for module in (self.model, self.ema.model, *self.method.frozen.values()):
-            module.load_state_dict(weights)
+        try:
+            for module in (self.model, self.ema.model, *self.method.frozen.values()):
+                module.load_state_dict(weights)
+        except RuntimeError:
+            whose = f"'{saved['method']['name']}' on '{saved['task']['name']}'"
+            raise UsageError(f"{folder} is a network of {whose}, whose weights do not fit this run's") from None
 
 
 def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path, free: tuple[str, ...] = ()) -> None:
     """A resumed run keeps what it learns from and how; how long, how fast and how it is judged may change, and the
     task's settings in `free`.
     """
+    fixed = {"train": {"train.seed", "train.batch", "train.micro_batch"}, "optim": {"optim.name"}}
+    free_settings = {f"task.{name}" for name in (*now.task.evaluation_settings, *free)}
     old, new = configuration.to_dict(saved), configuration.to_dict(now)
-    task = [name for name in old["task"] | new["task"] if name not in (*now.task.of_evaluation, *free)]
-    fixed = {"task": task, "train": ["seed", "batch", "micro_batch"], "optim": ["name"]}
-    for section in ("method", "task", "model", "path", "loss", "ril", "distill", "train", "optim"):
-        if not isinstance(old[section], dict):
-            changed = [section] if old[section] != new[section] else []
-        else:
-            changed = [f"{section}.{k}" for k in _changed(old[section], new[section], fixed.get(section))]
+    for section in ("method", "task", "model", "train", "optim"):
+        changed = changed_keys(old[section], new[section], section, free_settings.__contains__)
+        changed = [name for name in changed if section not in fixed or name in fixed[section]]
         if changed:
-            raise UsageError(f"{folder} was trained with another {changed[0]}: resume it with the settings it had")
-
-
-def _changed(old: dict[str, Any], new: dict[str, Any], keys: Iterable[str] | None = None) -> list[str]:
-    """Which of the keys (all of them by default) have another value."""
-    return [key for key in (old | new if keys is None else keys) if old.get(key) != new.get(key)]
+            name = "method" if changed[0] == "method.name" else changed[0]
+            raise UsageError(f"{folder} was trained with another {name}: resume it with the settings it had")
 
 
 def _check_batch(task: Task) -> None:
@@ -343,18 +343,19 @@ def fit(
     resume: bool = False,
     max_seconds: float | None = None,
     minutes: float | None = None,
+    evaluate: Evaluate | None = None,
 ) -> Path:
     """Train a run and return the folder of its last checkpoint.
 
     With `minutes`, train.steps is set to what fits into them, measured as the run goes; the learning rate must not
-    depend on the length before that, so schedules are `constant` and `wsd`.
+    depend on the length before that, so schedules are `constant` and `wsd`. `evaluate` measures samplers on the way.
     """
     if minutes is not None:
         if config.optim.schedule == "cosine":
             raise UsageError("a run by the clock needs optim.schedule=wsd or constant: cosine must know its length")
         config = replace(config, train=replace(config.train, steps=OPEN))
     started = time.monotonic()
-    trainer = Trainer(config, Path(out), resume)
+    trainer = Trainer(config, Path(out), resume, evaluate)
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
         return trainer.run(max_seconds, pace)

@@ -2,11 +2,21 @@
 
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 ALIGNMENT = 32
 TYPES = {bool: (7, "?"), int: (4, "I"), float: (6, "f")}
+
+
+class Blocks(NamedTuple):
+    """A tensor whose bytes are given as they are to stand in the file."""
+
+    shape: tuple[int, ...]
+    data: bytes
+    offset: int | None = None
+    """Where it is said to lie; None for where it does."""
 
 
 def text(value: str) -> bytes:
@@ -15,7 +25,9 @@ def text(value: str) -> bytes:
 
 
 def value(thing) -> bytes:
-    """A metadata value with its type in front."""
+    """A metadata value with its type in front; bytes are taken as such a pair already."""
+    if isinstance(thing, bytes):
+        return thing
     if isinstance(thing, str):
         return struct.pack("<I", 8) + text(thing)
     if isinstance(thing, list):
@@ -43,16 +55,18 @@ def f32(weights: np.ndarray) -> bytes:
 ENCODERS = {0: f32, 8: q8_0}
 
 
-def write(path: Path, metadata: dict, tensors: dict[str, tuple[np.ndarray, int]], version: int = 3) -> Path:
-    """`tensors` maps a name to (weights, number of the type)."""
+def write(path: Path, metadata: dict, tensors: dict[str, tuple[np.ndarray | Blocks, int]], version: int = 3) -> Path:
+    """`tensors` maps a name to (weights or their blocks, number of the type)."""
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(metadata))
     for name, thing in metadata.items():
         head += text(name) + value(thing)
     body = b""
     for name, (weights, kind) in tensors.items():
         axes = weights.shape[::-1]
-        head += text(name) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, len(body))
-        data = ENCODERS.get(kind, f32)(weights)
+        given = isinstance(weights, Blocks)
+        offset = weights.offset if given and weights.offset is not None else len(body)
+        head += text(name) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, offset)
+        data = weights.data if given else ENCODERS[kind](weights)
         body += data + b"\0" * (-len(data) % ALIGNMENT)
     path.write_bytes(head + b"\0" * (-len(head) % ALIGNMENT) + body)
     return path

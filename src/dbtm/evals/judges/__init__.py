@@ -16,8 +16,9 @@ def load_judge(name: str, device: str = "auto") -> "Judge":
     target = pick_device(device)
     if name == "smollm2":
         from dbtm.evals.judges import smollm2
-        from dbtm.evals.judges.gguf import GGUFJudge
+        from dbtm.evals.judges.gguf import GGUFJudge, require_package
 
+        require_package()  # before 98 MB are fetched for it
         return GGUFJudge(smollm2.weights(), target, name="smollm2")
     if name.endswith(".gguf"):
         from dbtm.evals.judges.gguf import GGUFJudge

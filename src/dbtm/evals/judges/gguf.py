@@ -1,7 +1,13 @@
-"""A judge from a GGUF file: a Llama and its byte-level tokenizer, both built from what the file says."""
+"""A judge from a GGUF file: a Llama and its byte-level tokenizer, both built from what the file says.
 
+What a file says is checked before anything is built from it: damage ends in one line, never in a hang or in memory far
+above the file's size.
+"""
+
+import reprlib
 from collections.abc import Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,28 +19,31 @@ from dbtm.core.device import fast_bf16
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 from dbtm.evals.judges.base import Judge
-from dbtm.evals.judges.gguf_file import GGUF
 from dbtm.evals.judges.llama import Llama, LlamaConfig, unpermute
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from dbtm.evals.judges.gguf_reader import GGUF
+
 _CONTROL, _USER_DEFINED = 3, 4  # types of tokens that stand for themselves in a text
 _HEAD_ROWS = 512  # positions whose logits over the whole vocabulary are held at once
+_LARGEST = 1 << 24  # for every size: above that of any Llama, and low enough that no weight's size in bytes overflows
 
 
 class GGUFJudge(Judge):
     """The weights are taken out of their blocks once. Products are bfloat16 on a CPU that has them, else float32."""
 
     def __init__(self, path: Path, device: torch.device, name: str | None = None, dtype: torch.dtype | None = None):
-        file = GGUF(path)
+        file = read(path)
         self.path = path
         config = llama_config(file)
         self.name = name or path.name
         self.context, self.device = config.context, device
         self.dtype = dtype or (torch.bfloat16 if device.type == "cpu" and fast_bf16(device) else torch.float32)
-        self.tokenizer = build_tokenizer(file)
-        self.ends = frozenset(_ends(file))
+        tokens = _tokens(file, config.vocab)
+        self.tokenizer = build_tokenizer(file, tokens)
+        self.ends = _ends(file, tokens)
         self.model = load_llama(file, config, self.dtype).to(device)
 
     def describe(self) -> dict[str, Any]:
@@ -54,51 +63,73 @@ class GGUFJudge(Judge):
         return torch.cat(nll).view(len(ids_BL), -1)
 
 
-def llama_config(file: GGUF) -> LlamaConfig:
+def read(path: Path) -> "GGUF":
+    """The file, opened; the package that reads it is imported only here."""
+    require_package()
+    from dbtm.evals.judges.gguf_reader import GGUF
+
+    return GGUF(path)
+
+
+def require_package() -> None:
+    """Say what to install where the package is missing."""
+    if find_spec("gguf") is None:
+        raise UsageError("smollm2 and other judges from GGUF files need the package gguf: pip install gguf")
+
+
+def llama_config(file: "GGUF") -> LlamaConfig:
     """The sizes that the file states; what this Llama does not compute is refused."""
-    architecture = file.metadata.get("general.architecture")
+    architecture = file.text("general.architecture", "none")
     if architecture != "llama":
-        raise UsageError(f"{file.path} holds the architecture '{architecture}': only 'llama' is read here")
+        raise UsageError(f"{file.path} holds the architecture {reprlib.repr(architecture)}: only 'llama' is read here")
 
-    def value(name: str, default: Any = None) -> Any:
-        found = file.metadata.get(f"llama.{name}", default)
-        if found is None:
-            raise UsageError(f"{file.path} is damaged: it does not state llama.{name}")
-        return found
+    def size(name: str, low: int = 1, default: int | None = None) -> int:
+        return file.integer(f"llama.{name}", low, _LARGEST, default)
 
-    if "token_embd.weight" not in file.tensors:
-        raise UsageError(f"{file.path} holds no token_embd.weight: is it a language model?")
-    heads, width = value("attention.head_count"), value("embedding_length")
+    embedding = file.shapes.get("token_embd.weight", ())
+    if len(embedding) != 2 or not 1 <= embedding[0] <= _LARGEST:
+        raise UsageError(f"{file.path} holds no token_embd.weight with two axes: is it a language model?")
+    heads = size("attention.head_count")
     config = LlamaConfig(
-        vocab=file.tensors["token_embd.weight"].shape[0],
-        width=width,
-        depth=value("block_count"),
+        vocab=embedding[0],
+        width=size("embedding_length"),
+        depth=size("block_count"),
         heads=heads,
-        kv_heads=value("attention.head_count_kv", heads),
-        ffn=value("feed_forward_length"),
-        context=value("context_length"),
-        rope_base=value("rope.freq_base", 10_000.0),
-        eps=value("attention.layer_norm_rms_epsilon"),
-        tied="output.weight" not in file.tensors,
+        kv_heads=size("attention.head_count_kv", default=heads),
+        ffn=size("feed_forward_length"),
+        context=size("context_length", low=2),  # a token is scored given the one before it
+        rope_base=file.positive("llama.rope.freq_base", 10_000.0),
+        eps=file.positive("llama.attention.layer_norm_rms_epsilon"),
+        tied="output.weight" not in file.shapes,
     )
-    scaling = value("rope.scaling.type", "none")
-    plain = (value("rope.dimension_count", config.head_dim), value("attention.key_length", config.head_dim))
-    if scaling != "none" or set(plain) != {config.head_dim} or heads * config.head_dim != width:
+    if config.depth > len(file.shapes):
+        raise UsageError(f"{file.path} is damaged: it states {config.depth} blocks and has {len(file.shapes)} tensors")
+    if config.width % (2 * heads) or heads % config.kv_heads:
+        raise UsageError(
+            f"{file.path} is damaged: a width of {config.width} cannot be split into {heads} heads of even width that "
+            f"share {config.kv_heads} key heads"
+        )
+    scaling = file.text("llama.rope.scaling.type", "none")
+    rotated, key = (size(name, default=config.head_dim) for name in ("rope.dimension_count", "attention.key_length"))
+    if scaling != "none" or not rotated == key == config.head_dim:
         raise UsageError(f"{file.path} is a Llama with scaled or partial rotary positions, which is not read here")
     return config
 
 
-def load_llama(file: GGUF, config: LlamaConfig, dtype: torch.dtype) -> Llama:
+def load_llama(file: "GGUF", config: LlamaConfig, dtype: torch.dtype) -> Llama:
     """The model with the file's weights, none missing and none left over."""
     with torch.device("meta"):
         model = Llama(config).lower(dtype)
     wanted = dict(model.named_parameters())
-    if strange := sorted(wanted.keys() ^ file.tensors.keys()):
-        raise UsageError(f"{file.path} does not hold the tensors of a plain Llama: see {', '.join(strange[:3])}")
+    if strange := sorted(wanted.keys() ^ file.shapes.keys()):
+        told = ", ".join(map(reprlib.repr, strange[:3]))
+        raise UsageError(f"{file.path} does not hold the tensors of a plain Llama: see {told}")
     weights = {}
     for name, parameter in wanted.items():
-        if file.tensors[name].shape != parameter.shape:
-            raise UsageError(f"{file.path} is damaged: {name} is {file.tensors[name].shape}, not {parameter.shape}")
+        if file.shapes[name] != parameter.shape:
+            raise UsageError(
+                f"{file.path} is damaged: {name} is {reprlib.repr(file.shapes[name])}, not {tuple(parameter.shape)}"
+            )
         weight = torch.from_numpy(file.tensor(name))
         if name.endswith(("attn_q.weight", "attn_k.weight")):
             weight = unpermute(weight, config.heads if "attn_q" in name else config.kv_heads)
@@ -109,33 +140,43 @@ def load_llama(file: GGUF, config: LlamaConfig, dtype: torch.dtype) -> Llama:
     return model.eval().requires_grad_(False)
 
 
-def build_tokenizer(file: GGUF) -> "Tokenizer":
+def build_tokenizer(file: "GGUF", tokens: list[str]) -> "Tokenizer":
     """Byte-level BPE with the file's tokens and merges, cut into words as its pre-tokenizer says."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    said = {name: file.metadata.get(f"tokenizer.ggml.{name}") for name in ("model", "pre", "tokens", "merges")}
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     cuts = {"gpt-2": words, "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])}
-    if said["model"] != "gpt2" or said["pre"] not in cuts:
+    model, cut = (file.text(f"tokenizer.ggml.{name}", "none") for name in ("model", "pre"))
+    if model != "gpt2" or cut not in cuts:
         raise UsageError(
-            f"{file.path} has the tokenizer '{said['model']}' with pre-tokenizer '{said['pre']}': only 'gpt2' with "
-            f"{' or '.join(map(repr, cuts))} is read here"
+            f"{file.path} has the tokenizer {reprlib.repr(model)} with pre-tokenizer {reprlib.repr(cut)}: only 'gpt2' "
+            f"with {' or '.join(map(repr, cuts))} is read here"
         )
-    if not said["tokens"] or said["merges"] is None:
-        raise UsageError(f"{file.path} is damaged: its tokenizer has no tokens or no merges")
-    vocab = {token: id for id, token in enumerate(said["tokens"])}
-    merges = [(first, second) for first, _, second in (merge.partition(" ") for merge in said["merges"])]
+    pairs = (merge.partition(" ") for merge in file.texts("tokenizer.ggml.merges"))
+    merges = [(first, second) for first, _, second in pairs]
+    vocab = {token: id for id, token in enumerate(tokens)}
+    for merge in merges:
+        if not all(merge) or not {*merge, "".join(merge)} <= vocab.keys():
+            raise UsageError(f"{file.path} is damaged: its tokenizer merges {reprlib.repr(merge)}, which are no tokens")
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
-    tokenizer.pre_tokenizer = cuts[said["pre"]]
+    tokenizer.pre_tokenizer = cuts[cut]
     tokenizer.decoder = decoders.ByteLevel()
-    kinds = file.metadata.get("tokenizer.ggml.token_type", [])
-    special = [token for token, kind in zip(said["tokens"], kinds) if kind in (_CONTROL, _USER_DEFINED)]
+    kinds = file.numbers("tokenizer.ggml.token_type", [])
+    special = [token for token, kind in zip(tokens, kinds) if kind in (_CONTROL, _USER_DEFINED)]
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     return tokenizer
 
 
-def _ends(file: GGUF) -> set[int]:
-    tokens = file.metadata["tokenizer.ggml.tokens"]
-    stated = file.metadata.get("tokenizer.ggml.eos_token_id")
-    named = [tokens.index("<|endoftext|>")] if "<|endoftext|>" in tokens else []
-    return {*named, *([] if stated is None else [stated])}
+def _tokens(file: "GGUF", vocab: int) -> list[str]:
+    """The tokens by their number; each has a row of the embedding, which may have more."""
+    tokens = file.texts("tokenizer.ggml.tokens")
+    if not 1 <= len(tokens) <= vocab:
+        raise UsageError(f"{file.path} is damaged: it has {len(tokens)} tokens and an embedding of {vocab}")
+    return tokens
+
+
+def _ends(file: "GGUF", tokens: list[str]) -> frozenset[int]:
+    ends = {tokens.index("<|endoftext|>")} if "<|endoftext|>" in tokens else set()
+    if file.states("tokenizer.ggml.eos_token_id"):
+        ends.add(file.integer("tokenizer.ggml.eos_token_id", 0, len(tokens) - 1))
+    return frozenset(ends)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +18,6 @@ from dbtm.tasks.gsm8k.data import Example, read
 from dbtm.tasks.gsm8k.layout import Layout, Row
 from dbtm.tasks.gsm8k.prepared import TOKENIZER, Prepared
 
-if TYPE_CHECKING:
-    from dbtm.sampling.sampler import Sampler
-
-BUDGETS = (1, 4, 16)  # of the quick evaluation
-MOST_LOGITS = 1 << 28  # of one evaluation batch, 1 GiB in float32
 QUICK_SEED = -1  # of its synthetic problems: no --seed of `dbtm eval gsm8k` is negative, so that it asks others
 SOURCE, PROBLEM = 0, 1  # streams of random numbers
 
@@ -33,15 +28,24 @@ class Gsm8k(Task):
     """Examples of a prepared set, drawn with replacement, mixed with synthetic problems that are made as they come."""
 
     name = "gsm8k"
-    of_evaluation = ("evaluate_data", "evaluate_n")
-    data: str = ""  # folder of `dbtm data gsm8k`
+    evaluation_settings = ("evaluate_data", "evaluate_n")
+
+    data: str = ""
+    """Folder of the prepared set."""
     vocab: int = 4096
+    """Entries of the tokenizer."""
     length: int = 256
-    synthetic: float = 0.0  # share of synthetic problems
+    """Tokens of a question and its program."""
+    synthetic: float = 0.0
+    """Share of synthetic problems."""
     seed: int = 1
-    tokenizer: str = ""  # file of the tokenizer, or its name; empty: the one in `data`
-    evaluate_data: str = ""  # problems of the quick evaluation, JSON lines; empty: held-out synthetic ones
+    """Seed of the order and of the synthetic problems."""
+    tokenizer: str = ""
+    """File of the tokenizer, or its name; empty: the one in `data`."""
+    evaluate_data: str = ""
+    """Problems of the quick evaluation, JSON lines; empty: held-out synthetic ones."""
     evaluate_n: int = 128
+    """Problems of the quick evaluation."""
 
     def __post_init__(self):
         if self.vocab < 2 or self.length < 4:
@@ -152,18 +156,8 @@ class Gsm8k(Task):
     def prepare_evaluation(self) -> None:
         _ = self.held_out
 
-    def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
-        """Share of held-out problems whose program gives the answer, at 1, 4 and 16 evaluations."""
-        from dbtm.evals.gsm8k import solve
-        from dbtm.sampling.sampler import Sampler
-        from dbtm.sandbox import Sandbox
+    def held_out_examples(self, n: int) -> Batch | None:
+        from dbtm.tasks.gsm8k.synthetic import held_out
 
-        size = max(1, min(sampler.batch, MOST_LOGITS // (self.length * self.vocab)))
-        sampler = Sampler(sampler.model, sampler.options, self, batch=size)
-        out = {}
-        with Sandbox() as sandbox:
-            sandbox.warn()
-            for nfe in BUDGETS:
-                row, _ = solve(sampler, self.held_out, sandbox, seed=seed, nfe=nfe)
-                out[f"correct_{nfe}"] = row.correct / row.total
-        return {**out, "score": out[f"correct_{BUDGETS[-1]}"]}
+        rows = [row for row in self.layout.rows(held_out(n, QUICK_SEED)) if row is not None]
+        return Batch(*self.layout.fill(rows)) if rows else None

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.sudoku.clues import clue_range
 from dbtm.tasks.sudoku.layout import Layout
-
-if TYPE_CHECKING:
-    from dbtm.sampling.sampler import Sampler
 
 MOST_SEED = 10_000
 EVALUATION_SEED = 100 * MOST_SEED  # beyond the seeds of all pools (`pools`)
@@ -27,14 +24,22 @@ class Sudoku(Task):
     """A pool of puzzles from our generator, drawn with replacement, under random symmetries."""
 
     name = "sudoku"
-    of_evaluation = ("evaluate_clues", "evaluate_n")
+    evaluation_settings = ("evaluate_clues", "evaluate_n")
+
     box: int = 3
-    clues: tuple[tuple[int, int], ...] = ((30, 30), (35, 35), (40, 40))  # ranges of clue counts, mixed in equal parts
-    pool: int = 48_000  # puzzles of each range
+    """Size of a box: 3 for 9 x 9 grids, 2 for 4 x 4."""
+    clues: tuple[tuple[int, int], ...] = ((30, 30), (35, 35), (40, 40))
+    """Ranges of clue counts, mixed in equal parts."""
+    pool: int = 48_000
+    """Training puzzles of each range."""
     seed: int = 1
+    """Seed of the puzzles."""
     augment: bool = True
+    """Draw puzzles under random symmetries."""
     evaluate_clues: int = 30
+    """Clues of the puzzles of the quick evaluation."""
     evaluate_n: int = 256
+    """Puzzles of the quick evaluation."""
 
     def __post_init__(self):
         for clues in self.clues:
@@ -93,22 +98,25 @@ class Sudoku(Task):
 
     @cached_property
     def held_out(self) -> tuple[np.ndarray, np.ndarray]:
+        """The puzzles of the quick evaluation, and their solutions."""
+        return self._held_out(self.evaluate_n)
+
+    def _held_out(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Puzzles of a seed that is never trained on, less those that the pool happens to hold (4 x 4 has few)."""
         from dbtm.tasks.sudoku.generate import generate
 
-        puzzles, solutions = generate(self.evaluate_clues, 2 * self.evaluate_n, EVALUATION_SEED, box=self.box)
+        puzzles, solutions = generate(self.evaluate_clues, 2 * n, EVALUATION_SEED, box=self.box)
         pool = {puzzle.tobytes() for puzzle in self.puzzles[0]}
         new = np.array([puzzle.tobytes() not in pool for puzzle in puzzles])
-        return puzzles[new][: self.evaluate_n], solutions[new][: self.evaluate_n]
+        return puzzles[new][:n], solutions[new][:n]
 
-    def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
-        """Exact-solve share on held-out puzzles at 1, 4 and 16 evaluations."""
-        puzzles, solutions = self.held_out
-        out = {}
-        for nfe in (1, 4, 16):
-            tokens = sampler.sample(**self.given(puzzles), nfe=nfe, seed=seed).tokens
-            out[f"solved_{nfe}"] = float((self.layout.decode(tokens) == solutions).all(-1).mean())
-        return {**out, "score": out["solved_4"] + out["solved_1"]}
+    def held_out_examples(self, n: int) -> Batch:
+        tokens = self.layout.encode(*self._held_out(n))
+        return Batch(tokens, np.broadcast_to(self.layout.prompt_mask(), tokens.shape))
+
+    def solved(self, tokens_BL: np.ndarray, solutions_BC: np.ndarray) -> np.ndarray:
+        """Which rows hold every cell of their solution, (B,) bool."""
+        return (self.layout.decode(tokens_BL) == solutions_BC).all(-1)
 
     def text(self, tokens: np.ndarray) -> str:
         digits = self.layout.digits

@@ -18,12 +18,6 @@ from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared, spread
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from dbtm.sampling.sampler import Sampler
-
-BUDGETS = (1, 4)  # of the quick evaluation
-GRAMS = (1, 2)
-MOST_LOGITS = 1 << 28  # of one evaluation batch, 1 GiB in float32
-
 
 @lru_cache(maxsize=2)  # a batch may straddle two epochs
 def _permutation(seed: int, epoch: int, n: int) -> np.ndarray:
@@ -37,13 +31,20 @@ class Text(Task):
     """Blocks of `length` tokens from the folder that `dbtm data text` wrote; every epoch in an order of its own."""
 
     name = "text"
-    of_evaluation = ("evaluate_n",)
-    data: str = ""  # folder of the prepared set
+    evaluation_settings = ("evaluate_n",)
+
+    data: str = ""
+    """Folder of the prepared set."""
     vocab: int = 8192
+    """Entries of the tokenizer."""
     length: int = 128
-    seed: int = 0  # of the order
-    tokenizer: str = ""  # file of the tokenizer; empty: the one in `data`
-    evaluate_n: int = 256  # samples of the quick evaluation
+    """Tokens per block."""
+    seed: int = 0
+    """Seed of the order of blocks."""
+    tokenizer: str = ""
+    """File of the tokenizer; empty: the one in `data`."""
+    evaluate_n: int = 256
+    """Samples of the quick evaluation."""
 
     def __post_init__(self):
         if self.vocab < 2 or self.length < 1:
@@ -159,40 +160,10 @@ class Text(Task):
 
         return replace(self, tokenizer=str(found[tokenizers.FILE])) if tokenizers.FILE in found else self
 
-    # -- quick evaluation ------------------------------------------------------------------------------------------
-
-    @cached_property
-    def reference(self) -> dict[str, float]:
-        """The measures of as many held-out blocks as are sampled; empty where nothing is held out."""
-        return _measures(self.validation(self.evaluate_n)) if len(self.held_out) else {}
+    # -- held-out text ---------------------------------------------------------------------------------------------
 
     def prepare_evaluation(self) -> None:
-        _ = self.reference
+        _ = len(self.held_out)
 
-    def evaluate(self, sampler: "Sampler", seed: int) -> dict[str, float]:
-        """Variety of samples at 1 and 4 evaluations: entropy, its distance to held-out text's, distinct-n.
-
-        None of these says that the text is good; they show at once when one-step samples collapse.
-        """
-        from dbtm.sampling.sampler import Sampler
-
-        size = max(1, min(sampler.batch, MOST_LOGITS // (self.length * self.vocab)))
-        sampler = Sampler(sampler.model, sampler.options, self, batch=size)
-        out = {f"{name}_data": value for name, value in self.reference.items()}
-        for nfe in BUDGETS:
-            found = _measures(sampler.sample(self.evaluate_n, nfe=nfe, seed=seed).tokens)
-            out |= {f"{name}_{nfe}": value for name, value in found.items()}
-            if self.reference:
-                out[f"entropy_distance_{nfe}"] = found["entropy"] - self.reference["entropy"]
-        return out
-
-
-def _measures(tokens_BL: np.ndarray) -> dict[str, float]:
-    """Entropy within a sample and of all samples together (the same words in every sample), distinct-n within one."""
-    from dbtm.evals.diversity import distinct, entropies
-
-    return {
-        "entropy": float(entropies(tokens_BL).mean()),
-        "entropy_together": float(entropies(tokens_BL.reshape(1, -1))[0]),
-        **{f"distinct{n}": float(distinct(tokens_BL, n).mean()) for n in GRAMS},
-    }
+    def held_out_examples(self, n: int) -> Batch | None:
+        return Batch(self.validation(n)) if len(self.held_out) else None

@@ -1,0 +1,49 @@
+"""Loading a trained model: `dbtm.load(checkpoint)` gives a Sampler."""
+
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.migrate import read_config
+from dbtm.core.device import fast_bf16, pick_device
+from dbtm.core.errors import UsageError
+from dbtm.methods.base import method_of
+from dbtm.sampling import Sampler
+
+PACKAGED = Path(str(files("dbtm"))) / "models"
+
+
+def find(path: str | Path) -> Path:
+    """A checkpoint folder, the newest of a run, or a model of the package by its name ('sudoku')."""
+    packaged = {p.name: p for p in sorted(PACKAGED.glob("*")) if p.is_dir()}
+    try:
+        return checkpoint.find(path)
+    except UsageError as error:
+        if str(path) in packaged:
+            return packaged[str(path)]
+        raise UsageError(f"{error} (models in the package: {', '.join(packaged)})") from None
+
+
+def load(path: str | Path, device: str = "auto") -> Sampler:
+    """The averaged weights of a checkpoint, checked against their sha256, as a sampler."""
+    folder = find(path)
+    needed = {"config.json", "ema.safetensors"}
+    small = {name for name in checkpoint.listed(folder, needed) if not name.endswith(".safetensors")}
+    checkpoint.verify(folder, needed | small)
+    config = read_config(folder)
+    config = replace(config, task=config.task.with_files({name: folder / name for name in small}))
+    weights = checkpoint.read_tensors(folder, "ema")
+    target = pick_device(device)
+    method = method_of(config)
+    with torch.random.fork_rng():
+        network = method.build()
+    if weights["embedding"].dtype == torch.bfloat16 and fast_bf16(target):
+        network.to(torch.bfloat16)  # kept as they are stored: nothing to convert in every layer
+    network.load_state_dict(weights)
+    if target.type == "cuda":
+        network.compute_dtype = torch.bfloat16
+    network.to(target).eval().requires_grad_(False).fold()
+    return method.sampler(network)

@@ -1,0 +1,69 @@
+"""Options that several commands share, each declared once."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Checkpoint = Annotated[
+    str, typer.Argument(help="A checkpoint folder, a run, of which the newest is taken, or a model of the package.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same samples.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers as JSON, with model, data and machine.")]
+Html = Annotated[Path | None, typer.Option(help="Write a self-contained page that replays the rounds.")]
+Batch = Annotated[int | None, typer.Option(help="Samples side by side (default: what fits).")]
+Budgets = Annotated[
+    str | None, typer.Option("--nfe", help="Budgets of network evaluations, as 1,4,16 (default: 1,2,4,8,16).")
+]
+
+# What the samplers of all methods take; a method that lacks an option says so. Defaults are the checkpoint's own.
+SAMPLER: dict[str, Any] = {
+    "nfe": Annotated[int | None, typer.Option(help="Network evaluations: the budget of refinement rounds.")],
+    "kappa": Annotated[
+        float | None, typer.Option(help="Commit what scores at least this (default: tuned for the budget).")
+    ],
+    "scorer": Annotated[
+        str | None, typer.Option(help="What is committed first: confidence, quality, spread or none.")
+    ],
+    "temperature": Annotated[float | None, typer.Option(help="0 takes the most likely token.")],
+    "top_p": Annotated[float | None, typer.Option(help="ar, mdlm: draw from the most likely tokens that reach this.")],
+    "order": Annotated[str | None, typer.Option(help="mdlm: unmask at random or by confidence.")],
+    "sigma": Annotated[float | None, typer.Option(help="Scale of the prior noise.")],
+    "repetition_penalty": Annotated[float | None, typer.Option(help="Penalty on tokens that are there; 0 is off.")],
+    "fresh_noise": Annotated[
+        bool | None, typer.Option("--fresh-noise/--same-noise", help="Noise of the rounds after the first.")
+    ],
+    "commit": Annotated[
+        bool | None, typer.Option("--commit/--no-commit", help="Commit tokens, or hold distributions.")
+    ],
+    "sampler": Annotated[str | None, typer.Option(help="refine, iterate (T^k) or integrate (the map's field).")],
+    "horizon": Annotated[float | None, typer.Option(help="integrate: time up to which the field is followed.")],
+}
+
+
+def takes_sampler_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of samplers, but for those `left_out`; it receives what was given as `options`."""
+    names = [name for name in SAMPLER if name not in left_out]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.name != "options"]
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=SAMPLER[name])
+            for name in names
+        ]
+
+        @wraps(command)
+        def with_options(*arguments: Any, **given: Any) -> None:
+            options = {name: given.pop(name) for name in names}
+            command(*arguments, **given, options={n: v for n, v in options.items() if v is not None})
+
+        with_options.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        with_options.__annotations__ = {p.name: p.annotation for p in (*own, *more)}
+        return with_options
+
+    return decorate

@@ -1,0 +1,39 @@
+"""What a configuration knows of any method: settings of its training and options of its sampler."""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from dbtm.core.errors import UsageError, nearest
+from dbtm.core.settings import Section, read
+
+if TYPE_CHECKING:
+    from dbtm.config.run import RunConfig
+
+
+@dataclass(frozen=True)
+class MethodConfig(Section):
+    """Settings of a method's training; every method has a subclass of its own, `Method.Config`."""
+
+    section: ClassVar[str] = "method"
+
+    def check(self, run: "RunConfig") -> None:
+        """Refuse what does not go together with the rest of a run."""
+
+
+@dataclass(frozen=True)
+class SampleConfig(Section):
+    """Options of a method's sampler; every method has a subclass of its own, `Method.Options`."""
+
+    section: ClassVar[str] = "sample"
+
+    def changed(self, method: str, changes: dict[str, Any]) -> Self:
+        """These options with some changed; those that this sampler lacks are refused."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in changes:
+            if name not in values:
+                raise UsageError(f"the sampler of '{method}' has no option '{name}'{nearest(name, values)}")
+        return read(type(self), values | changes, "sample")
+
+    def shown(self) -> dict[str, Any]:
+        """The options that a result depends on, for those who read it."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}

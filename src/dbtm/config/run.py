@@ -1,0 +1,169 @@
+"""Everything a run is: saved as JSON with every checkpoint, changed by dotted overrides."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbtm.config.method import MethodConfig, SampleConfig
+from dbtm.config.model import ModelConfig, Shape
+from dbtm.config.train import OptimConfig, TrainConfig
+from dbtm.core import settings
+from dbtm.core.errors import UsageError, nearest
+from dbtm.core.registry import METHODS, TASKS
+from dbtm.tasks.base import Task
+
+SECTIONS = ("task", "model", "method", "sample", "optim", "train")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A task, a network, a method with its sampler, and how it is trained."""
+
+    recipe: str
+    task: Task
+    model: ModelConfig
+    method: MethodConfig
+    sample: SampleConfig
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self):
+        options = METHODS.get(self.method_name).Options
+        if not isinstance(self.sample, options):
+            raise UsageError(
+                f"the options in sample are {type(self.sample).__qualname__}, which the method '{self.method_name}' "
+                "does not take"
+            )
+        if self.optim.warmup > self.train.steps:
+            raise UsageError(f"optim.warmup={self.optim.warmup} is longer than the run, train.steps={self.train.steps}")
+        self.method.check(self)
+
+    @property
+    def method_name(self) -> str:
+        return self.method.name  # type: ignore[attr-defined]
+
+    @property
+    def shape(self) -> Shape:
+        """Vocabulary and length, which the task gives to the network."""
+        return Shape(self.task.vocab, self.task.length)
+
+    def on(self, task: Task) -> "RunConfig":
+        """The same for another task."""
+        return dataclasses.replace(self, task=task)
+
+    def by(self, method: str) -> "RunConfig":
+        """The same task, network and training by another method, with that method's default settings."""
+        if method == self.method_name:
+            return self
+        cls = METHODS.get(method)
+        return dataclasses.replace(self, method=cls.Config(), sample=cls.Options())
+
+
+# -- as JSON -----------------------------------------------------------------------------------------------------------
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """A plain dictionary that `from_dict` turns back into the same configuration."""
+    out: dict[str, Any] = {"recipe": config.recipe}
+    for name in SECTIONS:
+        section = getattr(config, name)
+        tag = {"name": section.name} if name in ("task", "method") else {}
+        out[name] = tag | settings.to_dict(section)
+    return out
+
+
+def dumps(config: RunConfig) -> str:
+    return json.dumps(to_dict(config), indent=2) + "\n"
+
+
+def loads(text: str) -> RunConfig:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"the configuration is not JSON: {error}") from None
+    return from_dict(values)
+
+
+def from_dict(values: Any) -> RunConfig:
+    """A configuration from plain values; unknown and missing keys and wrong types are named."""
+    if not isinstance(values, dict):
+        raise UsageError(f"the configuration must be a JSON object, not {values!r}")
+    for name in values:
+        if name not in ("recipe", *SECTIONS):
+            raise UsageError(f"unknown key '{name}'{nearest(str(name), SECTIONS)}")
+    for name in ("recipe", "task", "model", "method"):
+        if name not in values:
+            raise UsageError(f"missing key '{name}'")
+    task, rest = _tagged(TASKS, values["task"], "task")
+    method, own = _tagged(METHODS, values["method"], "method")
+    return RunConfig(
+        recipe=settings.read_value(str, values["recipe"], "recipe"),
+        task=settings.read(task, rest, "task"),
+        model=settings.read(ModelConfig, values["model"], "model"),
+        method=settings.read(method.Config, own, "method"),
+        sample=settings.read(method.Options, values.get("sample", {}), "sample"),
+        optim=settings.read(OptimConfig, values.get("optim", {}), "optim"),
+        train=settings.read(TrainConfig, values.get("train", {}), "train"),
+    )
+
+
+def _tagged(registry: Any, values: Any, where: str) -> tuple[Any, dict[str, Any]]:
+    """The class that a section's `name` stands for, and the other values."""
+    if not isinstance(values, dict) or not isinstance(values.get("name"), str):
+        raise UsageError(f"{where} must be a JSON object with a name, not {values!r}")
+    rest = dict(values)
+    return registry.get(rest.pop("name")), rest
+
+
+# -- overrides ---------------------------------------------------------------------------------------------------------
+
+
+def override(config: RunConfig, assignments: list[str]) -> RunConfig:
+    """Apply `section.key=value` assignments in their order; values are JSON, or plain words for strings.
+
+    `method=NAME` takes another method with its default settings.
+    """
+    values = to_dict(config)
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"a setting is changed by section.key=value, not by '{assignment}'")
+        if path == "method":
+            cls = METHODS.get(text)
+            values["method"] = {"name": text, **settings.to_dict(cls.Config())}
+            values["sample"] = settings.to_dict(cls.Options())
+            continue
+        _assign(values, path, _word(text), assignment)
+    return from_dict(values)
+
+
+def _assign(values: dict[str, Any], path: str, value: Any, assignment: str) -> None:
+    first, *rest = path.split(".")
+    if first not in SECTIONS:
+        raise UsageError(f"unknown section '{first}' in {assignment}{nearest(first, SECTIONS)}")
+    if not rest:
+        raise UsageError(f"a setting is changed by section.key=value, not by '{assignment}'")
+    section, tags = values[first], ("name",) if first in ("task", "method") else ()
+    for depth, key in enumerate(rest, 1):
+        if not isinstance(section, dict) or key not in section or (depth == 1 and key in tags):
+            choices = [k for k in section if k not in tags or depth > 1] if isinstance(section, dict) else []
+            raise UsageError(f"unknown key '{path}'{nearest(key, choices) if choices else ''}")
+        if depth == len(rest):
+            if isinstance(section[key], dict):
+                raise UsageError(f"'{path}' is a group of settings: {', '.join(section[key])}")
+            section[key] = value
+        section = section[key]
+
+
+def _word(text: str) -> Any:
+    """JSON where it is JSON (3, 0.5, true, [1,2], null), else the word itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        try:
+            return float(text)  # .5 and 1e-3, which JSON does not know
+        except ValueError:
+            return text

@@ -1,0 +1,93 @@
+"""Optimizer and training loop: the same for all methods."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dbtm.core.errors import UsageError, nearest
+from dbtm.core.settings import Section
+
+
+@dataclass(frozen=True)
+class OptimConfig(Section):
+    """Optimizer, schedule, EMA."""
+
+    section: ClassVar[str] = "optim"
+
+    name: Literal["adamw", "muon"] = "adamw"
+    """muon: Muon on the matrices of the blocks, AdamW on everything else."""
+    lr: float = 3e-4
+    """Peak learning rate of AdamW."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's decay rates."""
+    eps: float = 1e-8
+    """AdamW's epsilon."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay."""
+    muon_lr: float = 0.02
+    """Peak learning rate of Muon."""
+    muon_momentum: float = 0.95
+    """Momentum of Muon."""
+    clip: float = 1.0
+    """Largest norm of the gradient; 0 is off."""
+    schedule: Literal["constant", "cosine", "wsd"] = "constant"
+    """After the warm-up: constant, cosine to 0, or constant with a linear decay at the end (wsd)."""
+    warmup: int = 1_000
+    """Steps of linear warm-up."""
+    decay_fraction: float = 0.4
+    """wsd: share of the run in the final linear decay."""
+    ema: float = 0.9999
+    """Decay of the averaged weights."""
+    ema_warmup: bool = True
+    """Decay min(ema, (1 + step) / (10 + step))."""
+
+    def __post_init__(self):
+        self.positive("lr", "eps", "muon_lr")
+        self.not_negative("clip", "weight_decay", "warmup")
+        if not all(0 <= beta < 1 for beta in (*self.betas, self.muon_momentum)):
+            raise UsageError("optim.betas and optim.muon_momentum must be at least 0 and below 1")
+        self.in_range(0, 1, "ema", "decay_fraction")
+
+
+@dataclass(frozen=True)
+class TrainConfig(Section):
+    """The loop. Global batch = per-device batch x devices x accumulation."""
+
+    section: ClassVar[str] = "train"
+
+    steps: int = 100_000
+    """Optimizer steps."""
+    batch: int = 256
+    """Rows per step, over all devices."""
+    micro_batch: int = 0
+    """Rows per device and pass; 0: the whole share of a device at once."""
+    seed: int = 0
+    """Seed of weights, noise and dropout."""
+    init: str = ""
+    """A checkpoint whose averaged weights the run starts from; empty: from scratch."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Dtype of the matrix products; weights stay float32."""
+    compile: bool = False
+    """Compile the blocks."""
+    graph: bool = False
+    """On a GPU, replay the step as one CUDA graph: for small models whose kernels are shorter than their launches."""
+    log_every: int = 50
+    """Steps between reports."""
+    checkpoint_every: int = 1_000
+    """Steps between checkpoints."""
+    keep: int = 2
+    """Checkpoints kept beside the best."""
+    evaluate_every: int = 0
+    """Steps between quick evaluations; 0: only at the end."""
+    tensorboard: bool = False
+    """Also write TensorBoard files."""
+
+    def __post_init__(self):
+        self.positive("steps", "batch", "log_every", "checkpoint_every", "keep")
+        self.not_negative("micro_batch", "evaluate_every")
+        self.in_range(0, 2**62, "seed")
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise UsageError(
+                f"train.device={self.device} is not a choice{nearest(self.device, ['auto', 'cpu', 'cuda'])}"
+            )

@@ -1,0 +1,42 @@
+"""Classes known by a name that stands in configurations: tasks and methods, of the package or of one's own."""
+
+import importlib
+from typing import Any
+
+from dbtm.core.errors import UsageError, nearest
+
+
+class Registry:
+    """Names to classes. Those of the package are listed by its `BUILT_IN`, name to module, and imported on demand."""
+
+    def __init__(self, kind: str, package: str):
+        self.kind, self.package = kind, package
+        self.known: dict[str, Any] = {}
+
+    def add(self, cls: Any) -> Any:
+        """Make a class known by its `name`; a decorator."""
+        if not cls.name:
+            raise UsageError(f"the {self.kind} {cls.__name__} needs a name")
+        self.known[cls.name] = cls
+        return cls
+
+    def built_in(self) -> dict[str, str]:
+        """The names of the package, and their modules."""
+        return importlib.import_module(self.package).BUILT_IN
+
+    def names(self) -> list[str]:
+        return sorted({*self.known, *self.built_in()})
+
+    def get(self, name: str) -> Any:
+        if name not in self.known and name in self.built_in():
+            importlib.import_module(self.built_in()[name])
+        if name not in self.known:
+            raise UsageError(
+                f"unknown {self.kind} '{name}'{nearest(name, self.names())} (a {self.kind} of your own must be "
+                "imported and registered first)"
+            )
+        return self.known[name]
+
+
+TASKS = Registry("task", "dbtm.tasks")
+METHODS = Registry("method", "dbtm.methods")

@@ -1,0 +1,166 @@
+"""How many problems a model solves: its programs are run in the sandbox and what they return is compared."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dbtm.core.errors import UsageError
+from dbtm.evals.intervals import wilson
+from dbtm.sampling.sampler import Sampler
+from dbtm.sandbox import KINDS, Outcome, Sandbox
+from dbtm.tasks.base import Task
+from dbtm.tasks.gsm8k.answers import verdict
+from dbtm.tasks.gsm8k.data import Example
+from dbtm.tasks.gsm8k.task import Gsm8k
+
+FAILURES = ("wrong", *KINDS, "long")
+"""Why a problem is not solved: another number, no number (dbtm.sandbox), or a question that leaves no room."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class ProgramScore:
+    """One set of programs: those of a model at one budget, or given ones, which have no options of sampling."""
+
+    correct: int
+    total: int
+    failures: dict[str, int]
+    """How many of the others failed for which reason."""
+    run_seconds: float
+    """To run the programs."""
+    options: dict[str, Any] | None = None
+    """The sampler's."""
+    mean_nfe: float | None = None
+    sample_seconds: float | None = None
+    """To generate the programs."""
+
+    def document(self) -> dict[str, Any]:
+        """The row as it stands in the JSON: with the rate, its 95 % interval and the throughputs."""
+        low, high = wilson(self.correct, self.total)
+        derived = {
+            "rate": self.correct / self.total,
+            "low": low,
+            "high": high,
+            "programs_run_per_second": self.total / self.run_seconds,
+        }
+        if self.sample_seconds is not None:
+            derived["programs_sampled_per_second"] = self.total / self.sample_seconds
+        values = {name: value for name, value in asdict(self).items() if value is not None and name != "options"}
+        return (self.options or {}) | values | derived
+
+
+@dataclass(frozen=True)
+class Result:
+    """One problem: its program and what came of it."""
+
+    example: Example
+    program: str
+    outcome: Outcome
+    verdict: str
+
+    def document(self) -> dict[str, Any]:
+        """A line of the per-problem file."""
+        return {
+            "question": self.example.question,
+            "program": self.program,
+            "answer": self.example.answer,
+            "value": self.outcome.value,
+            "output": self.outcome.output,
+            "verdict": self.verdict,
+            "detail": self.outcome.detail,
+        }
+
+
+def judge(
+    examples: Sequence[Example], programs: Sequence[str], sandbox: Sandbox, progress: Progress | None = None
+) -> list[Result]:
+    """Run every program and compare what it returns."""
+    results = []
+    for example, program, outcome in zip(examples, programs, sandbox.map(programs), strict=True):
+        assert example.answer is not None
+        results.append(Result(example, program, outcome, verdict(outcome, example.answer)))
+        if progress is not None:
+            progress(len(results))
+    return results
+
+
+def given_programs(
+    examples: Sequence[Example], sandbox: Sandbox, progress: Progress | None = None
+) -> tuple[ProgramScore, list[Result]]:
+    """The examples' own programs: a test of the harness itself."""
+    start = time.perf_counter()
+    results = judge(examples, [example.code for example in examples], sandbox, progress)
+    return ProgramScore(**_counts(results), run_seconds=time.perf_counter() - start), results
+
+
+def solve(
+    sampler: Sampler,
+    examples: Sequence[Example],
+    sandbox: Sandbox,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[ProgramScore, list[Result]]:
+    """A model's programs at one setting. `progress` counts sampled programs, then run ones."""
+    task = gsm8k_task(sampler.task)
+    chosen = sampler.with_options(**options)
+    given, fits_B = task.given([example.question for example in examples])
+    start = time.perf_counter()
+    tokens_BL, mean_nfe = np.empty((0, task.length), dtype=np.int64), 0.0
+    if fits_B.any():
+        trace = sampler.sample(**given, seed=seed, progress=progress, **options)
+        tokens_BL, mean_nfe = trace.tokens, float(trace.nfe.mean())
+    sampled = time.perf_counter()
+    programs = task.programs(tokens_BL, given["clean"])
+    tried = [example for example, fits in zip(examples, fits_B) if fits]
+    done = iter(judge(tried, programs, sandbox, None if progress is None else lambda n: progress(len(examples) + n)))
+    too_long = Outcome("long", detail=f"the question fills all {task.length} tokens")
+    results = [next(done) if fits else Result(example, "", too_long, "long") for example, fits in zip(examples, fits_B)]
+    row = ProgramScore(
+        **_counts(results),
+        run_seconds=time.perf_counter() - sampled,
+        options=chosen.shown(),
+        mean_nfe=mean_nfe,
+        sample_seconds=sampled - start,
+    )
+    return row, results
+
+
+def sweep(
+    sampler: Sampler,
+    examples: Sequence[Example],
+    sandbox: Sandbox,
+    settings: Sequence[dict[str, Any]],
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Iterator[tuple[ProgramScore, list[Result]]]:
+    """One row for every setting of the sampler. The first evaluation pays for allocations and kernel choices: it is
+    made before the clock runs.
+    """
+    first, _ = gsm8k_task(sampler.task).given([examples[0].question])
+    if len(first["tokens"]):
+        sampler.sample(**first, **settings[0])
+    for options in settings:
+        yield solve(sampler, examples, sandbox, seed=seed, progress=progress, **options)
+
+
+def gsm8k_task(task: Task | None) -> Gsm8k:
+    if not isinstance(task, Gsm8k):
+        raise UsageError(f"this checkpoint was trained on '{task.name if task else 'nothing'}', not on gsm8k")
+    return task
+
+
+def _counts(results: Sequence[Result]) -> dict[str, Any]:
+    counts = Counter(result.verdict for result in results)
+    return {
+        "correct": counts["correct"],
+        "total": len(results),
+        "failures": {kind: counts[kind] for kind in FAILURES},
+    }

@@ -1,0 +1,152 @@
+"""Quick measures of success during training, by task; the key 'score', where present, picks the best checkpoint."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from dbtm.core import rng
+from dbtm.evals.diversity import distinct, entropies
+from dbtm.evals.programs import solve
+from dbtm.sampling import Sampler
+from dbtm.sandbox import Sandbox
+from dbtm.tasks.base import Task
+from dbtm.theory.flow import transport_map
+
+MOST_LOGITS = 1 << 28  # of one batch, 1 GiB in float32
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One way to sample: by so many network evaluations, or as many as the method needs."""
+
+    label: str
+    options: dict[str, Any]
+
+
+def budgets(sampler: Sampler, wanted: Sequence[int]) -> Iterator[Budget]:
+    """Those that were asked for; a method without a choice has one."""
+    if not sampler.has_budget:
+        yield Budget("all", {})
+        return
+    for nfe in wanted:
+        yield Budget(str(nfe), {"nfe": nfe})
+
+
+def evaluate(sampler: Sampler, seed: int) -> dict[str, float]:
+    """The measures of the sampler's task."""
+    assert sampler.task is not None
+    return TASKS.get(sampler.task.name, measures)(sampler, sampler.task, seed)
+
+
+def measures(sampler: Sampler, task: Task, seed: int) -> dict[str, float]:
+    """What a task of one's own measures (`Task.measure`), at 1 and 4 evaluations; the score is that of the last."""
+    truth = task.held_out_examples(256)
+    given = {"n": 256} if truth is None else {"tokens": truth.tokens, "clean": _prompt(truth)}
+    out: dict[str, float] = {}
+    for budget in budgets(sampler, (1, 4)):
+        values = task.measure(sampler.sample(**given, seed=seed, **budget.options).tokens, truth)
+        out |= {f"{name}_{budget.label}": value for name, value in values.items() if name != "score"}
+        out |= {"score": values["score"]} if "score" in values else {}
+    return out
+
+
+def _prompt(truth: Any) -> np.ndarray:
+    return np.zeros(truth.tokens.shape, dtype=bool) if truth.prompt is None else truth.prompt
+
+
+def categorical(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """One step against the truth: total variation of 20,000 samples' frequencies and, for the map, agreement with the
+    exact one.
+    """
+    budget = next(budgets(sampler, (1,)))
+    distance = task.distance(sampler.sample(20_000, seed=seed, **budget.options).tokens)
+    if sampler.method.name != "dbtm":
+        return {"total_variation": distance, "score": -distance}
+    x0, vertex = _exact_map(task.p, sampler.options.sigma or 1.0)  # type: ignore[attr-defined]
+    with torch.no_grad():
+        learned = sampler.network(x0[:, None].to(sampler.device))[:, 0].argmax(-1).cpu().numpy()
+    agreement = float((learned == vertex).mean())
+    return {"total_variation": distance, "agreement": agreement, "score": agreement - distance}
+
+
+@lru_cache(maxsize=4)
+def _exact_map(p: tuple[float, ...], sigma: float) -> tuple[torch.Tensor, np.ndarray]:
+    """Prior draws x0 (N, V), and the vertex where the exact autonomous flow takes each of them, whatever a."""
+    x0 = sigma * rng.normal(rng.fold(1, torch.arange(4_000)), len(p))
+    return x0, transport_map(x0.numpy(), p, sigma)
+
+
+def markov(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """Total variation of neighbours at 1, 2 and 4 evaluations, beside what independent positions can reach at best."""
+    out = {
+        f"pair_tv_{budget.label}": task.pair_distance(sampler.sample(20_000, seed=seed, **budget.options).tokens)
+        for budget in budgets(sampler, (1, 2, 4))
+    }
+    return {**out, "independent": task.independent_bound, "score": -next(iter(out.values()))}
+
+
+def sudoku(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """Exact-solve share on held-out puzzles at 1, 4 and 16 evaluations."""
+    puzzles, solutions = task.held_out
+    out = {}
+    for budget in budgets(sampler, (1, 4, 16)):
+        tokens = sampler.sample(**task.given(puzzles), seed=seed, **budget.options).tokens
+        out[f"solved_{budget.label}"] = float(task.solved(tokens, solutions).mean())
+    few = [out[name] for name in ("solved_4", "solved_1", "solved_all") if name in out]
+    return {**out, "score": sum(few)}
+
+
+def text(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """Variety of samples at 1 and 4 evaluations: entropy, its distance to held-out text's, distinct-n.
+
+    None of these says that the text is good; they show at once when one-step samples collapse.
+    """
+    reference = _variety(task.validation(task.evaluate_n)) if len(task.held_out) else {}
+    sampler = _in_batches(sampler)
+    out = {f"{name}_data": value for name, value in reference.items()}
+    for budget in budgets(sampler, (1, 4)):
+        values = _variety(sampler.sample(task.evaluate_n, seed=seed, **budget.options).tokens)
+        out |= {f"{name}_{budget.label}": value for name, value in values.items()}
+        if reference:
+            out[f"entropy_distance_{budget.label}"] = values["entropy"] - reference["entropy"]
+    return out
+
+
+def _variety(tokens_BL: np.ndarray) -> dict[str, float]:
+    """Entropy within a sample and of all samples together (the same words in every sample), distinct-n within one."""
+    return {
+        "entropy": float(entropies(tokens_BL).mean()),
+        "entropy_together": float(entropies(tokens_BL.reshape(1, -1))[0]),
+        **{f"distinct{n}": float(distinct(tokens_BL, n).mean()) for n in (1, 2)},
+    }
+
+
+def gsm8k(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """Share of held-out problems whose program gives the answer, at 1, 4 and 16 evaluations."""
+    sampler, out = _in_batches(sampler), {}
+    with Sandbox() as sandbox:
+        sandbox.warn()
+        for budget in budgets(sampler, (1, 4, 16)):
+            row, _ = solve(sampler, task.held_out, sandbox, seed=seed, **budget.options)
+            out[f"correct_{budget.label}"] = row.correct / row.total
+    return {**out, "score": list(out.values())[-1]}
+
+
+def _in_batches(sampler: Sampler) -> Sampler:
+    """A sampler of batches whose logits fit."""
+    shape = sampler.network.shape
+    size = max(1, min(sampler.batch, MOST_LOGITS // (shape.length * shape.vocab)))
+    return Sampler(sampler.method, sampler.network, sampler.options, sampler.task, size)
+
+
+TASKS: dict[str, Callable[[Sampler, Any, int], dict[str, float]]] = {
+    "categorical": categorical,
+    "markov": markov,
+    "sudoku": sudoku,
+    "text": text,
+    "gsm8k": gsm8k,
+}

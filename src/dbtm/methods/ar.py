@@ -1,0 +1,112 @@
+"""Autoregressive model: the next token from those before it, one network evaluation per generated token.
+
+The trunk is causal and reads a start id in front, so that position l is predicted from the start and the tokens before
+l. The prompt is what a sequence begins with; only the tokens after it have a loss.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from dbtm import losses
+from dbtm.config import MethodConfig, SampleConfig
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
+from dbtm.losses.head import Adaptive, chunked_head
+from dbtm.methods import register_method
+from dbtm.methods.base import Examples, Likelihood, Method, Part
+from dbtm.nn import Backbone, Cache
+from dbtm.sampling import Given, Trace, Watch
+from dbtm.sampling.decode import draw_categorical
+
+CHOICE = 201  # stream of random numbers of the sampler
+PLAIN = Adaptive(endpoint_r=0.0)  # cross-entropy without an adaptive weight
+
+
+@dataclass(frozen=True)
+class Config(MethodConfig):
+    """The loss has no settings."""
+
+    name: ClassVar[str] = "ar"
+
+
+@dataclass(frozen=True)
+class Options(SampleConfig):
+    """Token by token from left to right."""
+
+    temperature: float = 1.0
+    """0 takes the most likely token."""
+    top_p: float = 1.0
+    """Draw from the most likely tokens that together reach this probability; 1 is off."""
+
+    def __post_init__(self):
+        self.not_negative("temperature")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"sample.top_p={self.top_p} must be above 0 and at most 1")
+
+
+@register_method
+class AR(Method[Config, Options]):
+    """Next-token cross-entropy."""
+
+    name = "ar"
+    Config = Config
+    Options = Options
+
+    def build(self) -> Backbone:
+        return Backbone(self.shape, self.config.model, extra_ids=1, causal=True)
+
+    def inputs(self, tokens_BL: Tensor) -> Tensor:
+        """What the network reads: the start id, then every token but the last."""
+        start = torch.full_like(tokens_BL[:, :1], self.shape.vocab)
+        return torch.cat((start, tokens_BL[:, :-1]), 1)
+
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        """Mean cross-entropy of the tokens that are not given."""
+        target = ~examples.prompt
+        rows = self.rows(target)
+        network, tokens = self.network, examples.tokens
+        trunk, _ = network.hidden(network.embed_tokens(self.inputs(tokens)))
+        beta = target / target.sum().clamp(min=1)
+        loss, _, endpoint, *_ = chunked_head(
+            trunk.flatten(0, 1), None, network.head.weight, network.head.bias, tokens.flatten(),
+            torch.zeros_like(beta).flatten(), beta.flatten(), PLAIN, rows,
+        )  # fmt: skip
+        yield Part(loss, {"cross_entropy": losses.total(endpoint.view_as(tokens) * target, target)})
+
+    @torch.no_grad()
+    def nll(self, network: Backbone, examples: Examples) -> Likelihood:
+        """-log p, exactly, by the chain rule."""
+        target = ~examples.prompt
+        logits, _ = network.logits(network.embed_tokens(self.inputs(examples.tokens)))
+        log_p = logits.double().log_softmax(-1).gather(-1, examples.tokens[..., None]).squeeze(-1)
+        return Likelihood(-(log_p * target).sum(-1), target.sum(-1), exact=True)
+
+    def check_given(self, given: Given) -> None:
+        if (given.clean[:, 1:] & ~given.clean[:, :-1]).any():
+            raise UsageError("'ar' continues what a sequence begins with: it cannot fill a hole or end in given tokens")
+
+    def sample(self, network: Backbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+        """The prompt that all rows have is read at once; from there on one token at a time, with a cache.
+
+        A row whose prompt is longer than the others' goes on reading it; its evaluations count from its first token on.
+        """
+        tokens_BL, clean_BL, length = given.tokens.clone(), given.clean, given.tokens.shape[1]
+        uniform_BL = rng.uniform(rng.fold(seed, CHOICE, given.index), length)
+        read = watch.counted(lambda h, cache: network.hidden(h, cache=cache)[0])
+        cache, known = Cache(), int(clean_BL.sum(-1).min())
+        inputs = self.inputs(tokens_BL)[:, : known + 1]
+        for position in range(known, length):
+            generating = ~clean_BL[:, position]
+            trunk = read(network.embed_tokens(inputs), cache, rows=generating.nonzero().squeeze(-1))
+            logits, _ = network.head(trunk[:, -1])
+            drawn = draw_categorical(logits, uniform_BL[:, position], options.temperature, options.top_p)
+            tokens_BL[:, position] = torch.where(generating, drawn, tokens_BL[:, position])
+            inputs = tokens_BL[:, position : position + 1]
+            if watch.tracing:
+                settled = clean_BL | (torch.arange(length, device=clean_BL.device) <= position)
+                watch.round(tokens_BL, settled, time=(position + 1) / length)
+        return watch.trace(tokens_BL, clean_BL)

@@ -1,0 +1,25 @@
+"""Discrete Beckmann Transport Models, the paper's method."""
+
+from dbtm.methods.dbtm.config import (
+    Config,
+    DistillConfig,
+    LossConfig,
+    Options,
+    PathConfig,
+    QualityConfig,
+    RilConfig,
+)
+from dbtm.methods.dbtm.network import TransportMap
+from dbtm.methods.dbtm.training import DBTM
+
+__all__ = [
+    "DBTM",
+    "Config",
+    "DistillConfig",
+    "LossConfig",
+    "Options",
+    "PathConfig",
+    "QualityConfig",
+    "RilConfig",
+    "TransportMap",
+]

@@ -1,0 +1,298 @@
+"""The settings of DBTM: of its training, and of its sampler."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from dbtm.config import MethodConfig, SampleConfig
+from dbtm.config.model import check_heads
+from dbtm.core.errors import UsageError
+from dbtm.core.settings import Section
+
+if TYPE_CHECKING:
+    from dbtm.config import RunConfig
+
+
+@dataclass(frozen=True)
+class PathConfig(Section):
+    """From noise to data: prior, interpolant, coupling, context."""
+
+    section: ClassVar[str] = "method.path"
+
+    sigma: float = 1.0
+    """Scale of the prior N(0, sigma^2 I)."""
+    a: float = 1.0
+    """Exponent of the schedule alpha_t = (1 - t)^a."""
+    coupling: Literal["ot", "independent"] = "ot"
+    """Which noise goes with which data: minibatch optimal transport, or any."""
+    context: bool = True
+    """Clean context: f ~ U(0, 1), then Bernoulli(f) per position."""
+    t_anchor: float | None = None
+    """Time from which the anchor supervises; null: the commitment time t*."""
+
+    def __post_init__(self):
+        self.positive("sigma")
+        if self.a < 1:
+            raise UsageError("method.path.a must be at least 1")
+        if self.t_anchor is not None:
+            self.in_range(0, 1, "t_anchor")
+
+
+@dataclass(frozen=True)
+class LossConfig(Section):
+    """Weights of the full objective (end of sec:refinement-in-loop), and the adaptive weight's c and r."""
+
+    section: ClassVar[str] = "method.loss"
+
+    transport: float = 1.0
+    """Weight of the transport loss."""
+    boundary: float = 1.0
+    """Weight of the boundary loss CE(T(x1), x1)."""
+    anchor: float = 1.0
+    """Weight of the anchor loss."""
+    semigroup: float = 0.0
+    """Weight of the semigroup loss."""
+    quality: float = 1.0
+    """Weight of the quality head's loss at the interpolant."""
+    c: float = 1.0
+    """c of the adaptive weight of transport."""
+    r: float = 0.5
+    """r of the adaptive weight of transport."""
+    endpoint_c: float = 1.0
+    """c of the adaptive weight of the cross-entropies."""
+    endpoint_r: float = 0.5
+    """r of the adaptive weight of the cross-entropies."""
+    interpolant_fraction: float = 1.0
+    """Share of the batch's rows in the pass at I_t."""
+    boundary_fraction: float = 1.0
+    """Share of the batch's rows in the pass at x1."""
+    positive_weight: float = 1.0
+    """Weight of right tokens in the quality head's cross-entropy."""
+    semigroup_depths: tuple[int, ...] = (4,)
+    """K of the semigroup loss."""
+    semigroup_start: int = 0
+    """First step with the semigroup loss."""
+
+    def __post_init__(self):
+        self.not_negative("transport", "boundary", "anchor", "semigroup", "quality", "r", "endpoint_r")
+        if self.semigroup and (not self.semigroup_depths or min(self.semigroup_depths) < 1):
+            raise UsageError("method.loss.semigroup_depths needs at least one number of applications, each at least 1")
+        self.positive("c", "endpoint_c", "positive_weight", "boundary_fraction", "interpolant_fraction")
+        self.in_range(0, 1, "boundary_fraction", "interpolant_fraction")
+
+
+@dataclass(frozen=True)
+class RilConfig(Section):
+    """Refinement in the loop (loss:ril), supervised by data; weight 0 is off."""
+
+    section: ClassVar[str] = "method.ril"
+
+    weight: float = 0.0
+    """Weight of the loss; 0 is off."""
+    quality: float = 1.0
+    """lambda_quality of loss:ril-phi."""
+    depths: tuple[int, ...] = (4,)
+    """K: budgets k of the rollouts."""
+    kappa: float = 0.9
+    """Commit threshold of the rollouts."""
+    commit: bool = True
+    """Commit tokens (ril-c), or hold distributions (ril-nc)."""
+    supervise: Literal["uncommitted", "remaining"] = "uncommitted"
+    """Positions with a loss in round r: those not in C_{r-1}, or those that remain after its commits, not in C_r."""
+    fresh_noise: bool = False
+    """Renoise with new noise instead of x0 again."""
+    later_fraction: float = 1.0
+    """Share of the batch's rows that go on after the first round."""
+    context: float = 0.0
+    """Least share of positions that are clean when a rollout starts; 0: rollouts start from noise."""
+    start: int = 0
+    """First step with rollouts."""
+
+    def __post_init__(self):
+        self.not_negative("weight", "quality")
+        if not self.depths or min(self.depths) < 1:
+            raise UsageError("method.ril.depths needs at least one rollout depth, each at least 1")
+        self.positive("later_fraction")
+        self.in_range(0, 1, "later_fraction", "context")
+
+
+@dataclass(frozen=True)
+class DistillConfig(Section):
+    """Self-distillation from a frozen EMA copy (loss:soft-ril-c, loss:soft-ril-nc); weight 0 is off."""
+
+    section: ClassVar[str] = "method.distill"
+
+    weight: float = 0.0
+    """Weight of the loss; 0 is off."""
+    depth: int = 4
+    """Rounds of the teacher."""
+    kappa: float = 0.9
+    """Commit threshold of the teacher."""
+    scorer: Literal["confidence", "spread"] = "confidence"
+    """What the teacher commits first."""
+    commit: bool = True
+    """The teacher commits tokens, or holds distributions."""
+    supervise: Literal["uncommitted", "remaining"] = "uncommitted"
+    """What a state learns: everything not committed there, or only what the teacher decides in later rounds."""
+    temperature: float = 0.7
+    """Of the teacher's soft target."""
+    start: int = 100_000
+    """First step with self-distillation."""
+    refresh: int = 5_000
+    """Steps between copies of the EMA into the teacher."""
+    fraction: float = 1.0
+    """Share of the batch's rows that are rolled out."""
+
+    def __post_init__(self):
+        self.not_negative("weight")
+        self.positive("depth", "temperature", "refresh", "fraction")
+        self.in_range(0, 1, "fraction")
+        if self.supervise == "remaining" and (self.depth == 1 or not self.commit):
+            raise UsageError(
+                "method.distill.supervise=remaining needs rounds that commit, and method.distill.depth of at least 2"
+            )
+
+
+@dataclass(frozen=True)
+class QualityConfig(Section):
+    """The quality head (sec:quality-correct)."""
+
+    section: ClassVar[str] = "method.quality"
+
+    enabled: bool = True
+    """Whether the map has one."""
+    width: int = 256
+    """Its width."""
+    depth: int = 4
+    """Its layers."""
+    heads: int = 4
+    """Its attention heads."""
+
+    def __post_init__(self):
+        self.positive("width", "depth", "heads")
+        check_heads("method.quality", self.width, self.heads)
+
+
+@dataclass(frozen=True)
+class Config(MethodConfig):
+    """Discrete Beckmann Transport Models: losses on one time-free map."""
+
+    name: ClassVar[str] = "dbtm"
+
+    path: PathConfig = field(default_factory=PathConfig)
+    """From noise to data: prior, interpolant, coupling, context."""
+    loss: LossConfig = field(default_factory=LossConfig)
+    """Weights of the objective's terms."""
+    ril: RilConfig = field(default_factory=RilConfig)
+    """Refinement in the loop, supervised by data."""
+    distill: DistillConfig = field(default_factory=DistillConfig)
+    """Self-distillation from a frozen copy."""
+    quality: QualityConfig = field(default_factory=QualityConfig)
+    """The quality head."""
+
+    def check(self, run: "RunConfig") -> None:
+        loss, ril, distill, sample = self.loss, self.ril, self.distill, run.sample
+        assert isinstance(sample, Options)
+        if sample.scorer == "quality" and not self.quality.enabled:
+            raise UsageError("sample.scorer=quality needs the quality head: set method.quality.enabled=true")
+        terms = [loss.transport, loss.boundary, loss.anchor, loss.semigroup]
+        if not any([*terms, ril.weight, distill.weight]):
+            raise UsageError(
+                "nothing to train: all of method.loss.transport, method.loss.boundary, method.loss.anchor, "
+                "method.ril.weight ... are 0"
+            )
+        if run.train.graph and self.path.coupling == "ot" and ril.weight and ril.fresh_noise:
+            raise UsageError(
+                "train.graph=true cannot record steps that wait for the CPU: method.ril.fresh_noise=true needs "
+                "method.path.coupling=independent, or train.graph=false"
+            )
+        if distill.weight and run.model.self_condition:
+            raise UsageError(
+                "model.self_condition=true has no part in self-distillation: leave it out, or set method.distill.weight=0"
+            )
+        if distill.weight and distill.start >= run.train.steps:
+            raise UsageError(
+                f"method.distill.start={distill.start} is past the end of the run, train.steps={run.train.steps}"
+            )
+
+
+@dataclass(frozen=True)
+class Options(SampleConfig):
+    """Renoise and remap (app:inference-hyperparams)."""
+
+    nfe: int = 4
+    """Network evaluations: the budget of refinement rounds."""
+    kappa: float = 0.9
+    """Commit what scores at least this."""
+    kappa_by_nfe: tuple[tuple[int, float], ...] = ()
+    """Tuned thresholds: (budget, kappa), smallest budget first."""
+    penalty_by_nfe: tuple[tuple[int, float], ...] = ()
+    """Tuned repetition penalties, in the same way."""
+    scorer: Literal["confidence", "quality", "spread", "none"] = "confidence"
+    """What is committed first."""
+    commit: bool = True
+    """Commit tokens, or hold distributions."""
+    temperature: float = 0.0
+    """0 takes the most likely token."""
+    sigma: float | None = None
+    """Scale of the prior noise; null: the one of training."""
+    repetition_penalty: float = 0.0
+    """Divides a token's probability by (1 + how often it is committed) to this power; 0 is off."""
+    fresh_noise: bool = True
+    """New noise in every round, or the first round's again."""
+    sampler: Literal["refine", "iterate", "integrate"] = "refine"
+    """refine: renoise and remap; iterate: T^k; integrate: Euler steps along T(x) - x."""
+    horizon: float = 4.0
+    """integrate: the time up to which the field is followed."""
+
+    def __post_init__(self):
+        self.positive("nfe", "horizon")
+        self.not_negative("temperature", "repetition_penalty")
+        if self.sigma is not None:
+            self.positive("sigma")
+
+    @property
+    def threshold(self) -> float | None:
+        """kappa where it has a part: commits that are spread know no threshold."""
+        return None if self.scorer == "spread" else self.kappa
+
+    def tuned(self, nfe: int) -> dict[str, float]:
+        """Threshold and penalty for a budget: those of the largest tuned budget within it, else the plain ones."""
+        plain = {"kappa": self.kappa, "repetition_penalty": self.repetition_penalty}
+        tuned = {"kappa": self.kappa_by_nfe, "repetition_penalty": self.penalty_by_nfe}
+        return {
+            name: next((value for budget, value in reversed(tuned[name]) if budget <= nfe), plain[name])
+            for name in plain
+        }
+
+    def changed(self, method: str, changes: dict[str, Any]) -> "Options":
+        """Kappa and penalty, where not given, are tuned for the budget. The penalty counts committed tokens: without
+        commits it is off.
+        """
+        nfe = changes.get("nfe", self.nfe)
+        tuned = self.tuned(nfe) if isinstance(nfe, int) else {}
+        options = super().changed(method, tuned | changes)
+        if options.sampler == "refine" and options.commit and options.scorer == "none" and options.kappa <= 1:
+            options = replace(options, nfe=1)  # all scores are 1: one round commits everything
+        if options.threshold is None and "kappa" in changes:
+            raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
+        if options.repetition_penalty and not options.commit:
+            if "repetition_penalty" in changes:
+                raise UsageError("repetition_penalty counts committed tokens, of which commit=False has none: leave it out")
+            options = replace(options, repetition_penalty=0.0)
+        return options
+
+    def shown(self) -> dict[str, Any]:
+        """The options that samples depend on: one round commits everything, so there threshold, scorer and penalty have
+        no part; commits that are spread know no threshold, held distributions no penalty.
+        """
+        settings: dict[str, Any] = {"sampler": self.sampler, "nfe": self.nfe, "sigma": self.sigma}
+        if self.sampler == "integrate":
+            return {**settings, "horizon": self.horizon}
+        if self.sampler == "iterate":
+            return settings
+        names = ["temperature"]
+        if self.nfe > 1:
+            names += ["kappa"] if self.threshold is not None else []
+            names += ["repetition_penalty"] if self.commit else []
+            names += ["scorer", "commit", "fresh_noise"]
+        return settings | {name: getattr(self, name) for name in names}

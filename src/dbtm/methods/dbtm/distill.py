@@ -1,0 +1,90 @@
+"""Self-distillation: the map learns at every state of a frozen teacher's rollout what the teacher ends with.
+
+The target is a function of the noise alone, so it cannot average over different data (app:ril-training): that is what
+makes refinement in the loop work where nothing is given, as in text.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dbtm import losses
+from dbtm.losses.head import predictions
+from dbtm.losses.soft_head import SoftTarget, chunked_soft_head
+from dbtm.methods.base import Part
+from dbtm.methods.dbtm.config import DistillConfig
+from dbtm.methods.dbtm.network import TransportMap
+from dbtm.simplex import State, commit, spread
+
+Visit = Callable[[Tensor], Tensor]  # from a mask (B, L) to the positions that a head visits, counted through the batch
+
+
+class TeacherState(NamedTuple):
+    """A state of the teacher's rollout: the committed or given tokens, what it holds softly, what it counts."""
+
+    state: State
+    held: Tensor | None  # (B, L) bool: non-committed mode, positions that hold their distribution
+    p: Tensor | None  # (B, L, V) these distributions
+    counted: Tensor  # (B, L) bool
+
+    def embed(self, model: TransportMap, noise_BLD: Tensor) -> Tensor:
+        h, _ = model.embed(self.state, noise_BLD)
+        if self.held is None or self.p is None:
+            return h
+        return torch.where(self.held[..., None], model.embed_noise(self.p), h)
+
+
+def distill_parts(
+    model: TransportMap,
+    rounds: list[TeacherState],
+    end: SoftTarget,
+    noise_BLD: Tensor,
+    target_BL: Tensor,
+    weight: float,
+    visit: Visit,
+) -> Iterator[Part]:
+    """soft-ril: the student at every state of the teacher's own rollout, towards what the teacher ends with."""
+    for now in rounds:
+        rows = visit(now.counted)
+        trunk, _ = model.hidden(now.embed(model, noise_BLD))
+        beta = now.counted * (weight / target_BL.sum().clamp(min=1))
+        loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, end, beta.flatten(), rows)
+        yield Part(loss, {"distill": losses.total(cross_entropy.view_as(target_BL) * now.counted, target_BL)})
+
+
+@torch.no_grad()
+def teacher_rollout(
+    teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor, turn_B: Tensor, visit: Visit
+) -> tuple[list[TeacherState], SoftTarget]:
+    """The teacher's k rounds from x0, and what it ends with.
+
+    The order of commits that are spread is turned by `turn_B`, another number in every row: so there is no position
+    that the teacher always decides first, from noise alone, and never knows better than its student.
+    """
+    noise_BLD = teacher.embed_noise(state.noise)
+    tokens, committed, p = state.tokens, prompt, None
+    by_position = spread(tokens.shape[1], tokens.device, turn_B) if config.scorer == "spread" else None
+    rounds: list[TeacherState] = []
+    for r in range(1, config.depth + 1):
+        if config.commit:
+            now = TeacherState(state.at_noise(committed, tokens), None, None, ~committed)
+        else:
+            now = TeacherState(state.at_noise(prompt), committed & ~prompt, p, ~prompt)
+        rows = visit(now.counted)
+        trunk, _ = teacher.hidden(now.embed(teacher, noise_BLD))
+        score, proposed = predictions(trunk, teacher.head, rows)
+        after = commit(score if by_position is None else by_position, committed, r, config.depth, config.kappa)
+        if config.supervise == "uncommitted":
+            rounds.append(now)
+        elif r < config.depth:
+            rounds.append(now._replace(counted=~after))
+        if config.commit:
+            tokens = torch.where(after & ~committed, proposed, tokens)
+        elif r < config.depth:
+            p = teacher.head(trunk)[0].softmax(-1)
+        committed = after
+    # committed mode: what was committed on the way to the last round keeps its token
+    kept = ~now.counted if config.commit else torch.zeros_like(prompt)
+    return rounds, SoftTarget(trunk.flatten(0, 1), tokens.flatten(), kept.flatten(), teacher.head, config.temperature)

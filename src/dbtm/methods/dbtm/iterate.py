@@ -1,0 +1,42 @@
+"""The map without renoising: T applied k times, and the flow of its field."""
+
+import torch
+from torch import Tensor
+
+from dbtm.methods.dbtm.config import Options
+from dbtm.methods.dbtm.refine import NOISE, Evaluator, noise, refine
+from dbtm.sampling.given import Given
+from dbtm.sampling.trace import Trace
+from dbtm.sampling.watch import Watch
+from dbtm.simplex import State
+
+
+def iterate(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+    """T^k(x0) (eq:transport-map: an exact map is idempotent, a learned one approaches its fixed point).
+
+    These are rounds that hold all of T(x) and renoise nothing; so x0 is that of any other `refine` of this seed.
+    """
+    held = Options(nfe=options.nfe, kappa=0.0, scorer="none", commit=False, sigma=options.sigma)
+    return refine(network, given, held, seed, watch)
+
+
+@torch.no_grad()
+def integrate(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+    """Euler steps along b(x) = T(x) - x up to the horizon H (remark:autonomous-flow): the field that the map implies.
+
+    The speed Z(x) only rescales time, so it is left out. What is left of x0 takes part in the last argmax: so x0 itself
+    is drawn, where `refine` is content with x0 W.
+    """
+    x0_BLV = noise(network.model, given.keys(seed, NOISE, 1)[:, 0], options.sigma or 1.0).dense()
+    free_BL, step = ~given.clean, options.horizon / options.nfe
+    x_BLV: Tensor = State(given.tokens, free_BL.to(x0_BLV.dtype), x0_BLV).dense()
+    T = watch.counted(network.model)
+    for r in range(1, options.nfe + 1):
+        x_BLV = torch.where(free_BL[..., None], x_BLV + step * (T(x_BLV) - x_BLV), x_BLV)
+        tokens = torch.where(given.clean, given.tokens, x_BLV.argmax(-1))
+        if watch.tracing:
+            watch.round(tokens, time=r * step)
+    return watch.trace(tokens, given.clean)
+
+
+SAMPLERS = {"refine": refine, "iterate": iterate, "integrate": integrate}

@@ -1,0 +1,146 @@
+"""Renoise and remap (alg:btm-sampling-refinement): every round is one network evaluation.
+
+    x <- noise, given tokens clean
+    for r = 1 .. k:
+        f <- map(x);  x_hat <- argmax f (or a sample);  q <- confidence of x_hat, or the quality head
+        C_r <- C_{r-1} + {q >= kappa} + the n_r best of the rest              (eq:commit-rule)
+               or, whatever q is, n_r positions that are spread over the rest (scorer "spread")
+        x <- x_hat on C_r, fresh noise elsewhere                              (commit)
+          or T(x) on C_r, fresh noise elsewhere                               (non-commit)
+
+A sample stops by itself when all its positions are committed; it then leaves the batch. The last round keeps whatever
+it proposes, so that its q is computed for a trace alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dbtm.core import rng
+from dbtm.core.graphs import Record, Replayed, record
+from dbtm.methods.dbtm.config import Options
+from dbtm.methods.dbtm.network import TransportMap
+from dbtm.sampling.decode import count_committed, propose
+from dbtm.sampling.given import Given
+from dbtm.sampling.prior import Prior
+from dbtm.sampling.trace import Trace
+from dbtm.sampling.watch import Watch
+from dbtm.simplex import Noise, commit, spread
+from dbtm.simplex.commit import top
+
+# streams of random numbers; a sample's noise depends on (seed, sample index, round) only
+NOISE, CHOICE = 100, 101
+BUDGET = 2**30  # bytes of logits, and of what decoding makes of them, that may exist at once
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """A map as rounds evaluate it: its prior, embedded state to trunk state, and quality of proposed tokens."""
+
+    model: TransportMap
+    prior: Prior
+    hidden: Callable[[Tensor], Tensor]
+    quality: Callable[[Tensor, Tensor], Tensor]
+
+    @classmethod
+    def plain(cls, model: TransportMap) -> "Evaluator":
+        return cls(model, Prior(model), lambda h: model.hidden(h)[0], model.quality_logits)
+
+    def replayed(self, record: Record = record) -> "Evaluator":
+        """The same as CUDA graphs."""
+        return Evaluator(self.model, self.prior, Replayed(self.hidden, record), Replayed(self.quality, record))
+
+
+def noise(model: TransportMap, key_B: Tensor, sigma: float) -> Noise:
+    """x0 of a round."""
+    dtype = torch.promote_types(model.dtype, torch.float32)
+    return Noise(key_B, model.shape.length, model.shape.vocab, sigma, dtype)
+
+
+@torch.no_grad()
+def refine(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+    """Generate everything that is not given, in at most `options.nfe` network evaluations."""
+    model, hidden = network.model, watch.counted(network.hidden)
+    active = torch.arange(len(given.tokens), device=given.tokens.device)
+    tokens_BL, committed_BL = given.tokens.clone(), given.clean.clone()
+    score_BL = committed_BL.float()
+    held: Tensor | None = None  # non-commit mode: the mask of what the last round holds
+    p: Tensor | None = None  # distributions of the last round, where this one reads them
+    noise_BR = given.keys(seed, NOISE, options.nfe)
+    choice_BR = given.keys(seed, CHOICE, options.nfe) if options.temperature else None
+    by_position = spread(tokens_BL.shape[1], tokens_BL.device) if options.scorer == "spread" else None
+    for r in range(1, options.nfe + 1):
+        key_B = noise_BR[active, r - 1 if options.fresh_noise else 0]
+        noise_BLD = network.prior.draw(noise(model, key_B, options.sigma or 1.0))
+        tokens, committed = tokens_BL[active], committed_BL[active]
+        h = torch.where(committed[..., None], model.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
+        if held is not None and p is not None:
+            h = torch.where(held[..., None], model.embed_noise(p), h)
+        trunk = hidden(model.condition(h, p), rows=active)
+        choice_B = None if choice_BR is None else choice_BR[active, r - 1]
+        scorer = options.scorer if watch.tracing or r < options.nfe else "none"
+        proposed, score = _score(network, trunk, tokens, committed, options, choice_B, scorer)
+        tokens = torch.where(committed, tokens, proposed)
+        score = torch.where(committed, score_BL[active].to(score.dtype), score)
+        order = score if by_position is None else by_position.expand_as(score)
+        if options.commit:
+            committed = commit(order, committed, r, options.nfe, options.kappa)
+        else:
+            held = _hold(order, given.clean[active], r, options)
+        if (not options.commit or model.recall is not None) and r < options.nfe:
+            p = model.head(trunk)[0].softmax(-1)
+        tokens_BL[active], committed_BL[active], score_BL[active] = tokens, committed, score.to(score_BL.dtype)
+        if watch.tracing:
+            settled = committed_BL if options.commit else (given.clean | held if held is not None else given.clean)
+            watch.round(tokens_BL, settled, score_BL)
+        if options.commit:
+            going = ~committed.all(-1)
+            active, p = active[going], None if p is None else p[going]
+            if not len(active):
+                break
+    return watch.trace(tokens_BL, given.clean)
+
+
+def _score(
+    network: Evaluator,
+    trunk: Tensor,
+    tokens: Tensor,
+    committed: Tensor,
+    options: Options,
+    choice_B: Tensor | None,
+    scorer: str,
+) -> tuple[Tensor, Tensor]:
+    """Proposed tokens and their commit score, where nothing is committed; elsewhere the token that is there, and 1.
+
+    Logits exist for as many positions at a time as the budget holds.
+    """
+    vocab, length = network.model.shape.vocab, tokens.shape[1]
+    wide = torch.promote_types(trunk.dtype, torch.float32)
+    proposed, confidence = tokens.clone(), torch.ones(tokens.shape, dtype=wide, device=tokens.device)
+    counts = count_committed(tokens, committed, vocab) if options.repetition_penalty else None
+    uniform = None if choice_B is None else rng.uniform(choice_B, length).flatten()
+    bytes_a_logit = 32 if options.temperature or options.repetition_penalty else 12
+    free, states = (~committed).flatten().nonzero().squeeze(-1), trunk.flatten(0, 1)
+    for at in free.split(max(1, BUDGET // (bytes_a_logit * vocab))):
+        logits, _ = network.model.head(states[at])
+        chosen = None if uniform is None else uniform[at, None]
+        seen = None if counts is None else counts[at // length]
+        best, p = propose(logits[:, None], options.temperature, chosen, options.repetition_penalty, seen)
+        proposed.view(-1)[at], confidence.view(-1)[at] = best[:, 0], p[:, 0].to(confidence.dtype)
+    if scorer == "quality":
+        return proposed, network.quality(trunk, proposed).sigmoid()
+    if scorer == "none":
+        return proposed, torch.ones_like(confidence)
+    return proposed, confidence
+
+
+def _hold(score_BL: Tensor, clean_BL: Tensor, r: int, options: Options) -> Tensor:
+    """Non-commit mode: hold what scores above kappa, and at least a share r/k of what is generated.
+
+    The choice is made anew every round, so a held position may change; by round k all are held.
+    """
+    free_BL = ~clean_BL
+    count_B = (free_BL.sum(-1) * r + options.nfe - 1) // options.nfe
+    return free_BL & ((score_BL >= options.kappa) | top(score_BL, free_BL, count_B))

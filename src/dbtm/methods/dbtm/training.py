@@ -1,0 +1,329 @@
+"""Discrete Beckmann Transport Models: the paper's training step (alg:btm-train-context, alg:btm-ril)."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from dbtm import losses
+from dbtm.config import RunConfig
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
+from dbtm.kernels.noise import coupling_cost
+from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
+from dbtm.methods import register_method
+from dbtm.methods.base import Examples, Method, Part
+from dbtm.methods.dbtm.config import Config, Options
+from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
+from dbtm.methods.dbtm.iterate import SAMPLERS
+from dbtm.methods.dbtm.network import TransportMap
+from dbtm.methods.dbtm.refine import Evaluator
+from dbtm.nn import Backbone
+from dbtm.sampling import Given, Trace, Watch
+from dbtm.simplex import Noise, State, assignment, commit, commitment_time, interpolate, partial_context
+
+# streams of random numbers within a step
+NOISE, TIME, FRACTION, CONTEXT, ROUND, START, TURN = range(7)
+SHARED_PASS_LIMIT = 0.25  # boundary rows per row at I_t, up to which they share its pass
+
+
+@register_method
+class DBTM(Method[Config, Options]):
+    """Puts coupling, interpolant, map and losses together."""
+
+    name = "dbtm"
+    Config = Config
+    Options = Options
+    network: TransportMap
+
+    def __init__(self, config: RunConfig):
+        super().__init__(config)
+        path, loss, ril = self.settings.path, self.settings.loss, self.settings.ril
+        self.t_anchor = (
+            commitment_time(self.shape.vocab, path.sigma, path.a) if path.t_anchor is None else path.t_anchor
+        )
+        self.weights = {  # lambda of every term
+            "transport": loss.transport,
+            "semigroup": loss.semigroup,
+            "boundary": loss.boundary,
+            "anchor": loss.anchor,
+            "quality": loss.quality,
+            "ril": ril.weight,
+            "ril_quality": ril.weight * ril.quality,
+            "distill": self.settings.distill.weight,
+        }
+
+    def build(self) -> TransportMap:
+        return TransportMap(self.shape, self.config.model, self.settings.quality)
+
+    def start(self) -> "DBTM":
+        super().start()
+        if self.settings.distill.weight:
+            self.frozen["teacher"] = copy.deepcopy(self.network).requires_grad_(False).eval()
+        return self
+
+    def check_start(self, initialised: bool) -> None:
+        super().check_start(initialised)
+        distill = self.settings.distill
+        if distill.weight and not distill.start and not initialised:
+            raise UsageError(
+                "method.distill.start=0 needs a teacher that is trained: start from one, train.init=CHECKPOINT"
+            )
+
+    def check_length(self, steps: int) -> None:
+        distill = self.settings.distill
+        if distill.weight and steps <= distill.start:
+            raise UsageError(
+                f"{steps} steps fit into the time, but method.distill.start={distill.start}: give it more, or let it "
+                "start earlier"
+            )
+
+    # -- the step --------------------------------------------------------------------------------------------------
+
+    def phase(self, step: int) -> tuple[int, ...]:
+        """Whether semigroup, refinement in the loop and self-distillation are on, the last as the number of its
+        teacher, whose folded constants are other tensors than those of the teacher before.
+        """
+        loss, ril, distill = self.settings.loss, self.settings.ril, self.settings.distill
+        teacher = bool(distill.weight) * max(0, (step - distill.start) // distill.refresh + 1)
+        starts = ((loss.semigroup, loss.semigroup_start), (ril.weight, ril.start))
+        return *(int(bool(weight) and step >= start) for weight, start in starts), teacher
+
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        """The objective, one network pass at a time (end of sec:refinement-in-loop):
+
+            L = transport + l_semi semigroup + l_bnd boundary + l_anchor anchor + l_phi quality
+                + l_ril (ril + l_quality ril_quality) + l_distill distill
+
+        x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
+        to the embedding when the last of them has been backpropagated.
+        """
+        semigroup, ril, distill = self.phase(examples.step)
+        noise = self.draw_noise(examples)
+        shared_BLD = self.network.embed_noise(noise)
+        noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
+        state, t_BL = self.draw_state(examples, noise)
+        yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
+        if ril:
+            for k in self.settings.ril.depths:
+                yield from self.ril_parts(k, state, noise_BLD, examples)
+        if distill:
+            yield from self.soft_ril_parts(state, noise_BLD, examples.first(self.settings.distill.fraction))
+        if noise_BLD.grad is not None:
+            shared_BLD.backward(noise_BLD.grad)
+
+    def prepare(self, examples: Examples) -> Examples:
+        """Couple noise to data, which takes a while on the CPU and none of the weights."""
+        if self.settings.path.coupling == "independent" or len(examples.tokens) == 1:
+            return examples
+        return replace(examples, noise_rows=self.couple(self.noise(examples, NOISE), examples))
+
+    def noise(self, examples: Examples, *stream: int) -> Noise:
+        """x0 ~ N(0, sigma^2), each row from its own sample's key."""
+        key_B = rng.fold(examples.sample_key, *stream)
+        path = self.settings.path
+        return Noise(key_B, examples.tokens.shape[1], self.shape.vocab, path.sigma, self.noise_dtype)
+
+    def couple(self, noise: Noise, examples: Examples) -> Tensor:
+        """The row of noise that every row of data is given, by optimal transport; prompts and tokens stay."""
+        return assignment(coupling_cost(noise, examples.tokens, ~examples.prompt))
+
+    def draw_noise(self, examples: Examples, *stream: int) -> Noise:
+        """x0, coupled to the data: the keys of the noise are permuted."""
+        noise = self.noise(examples, *(stream or (NOISE,)))
+        if self.settings.path.coupling == "independent" or len(noise) == 1:
+            return noise
+        known = None if stream else examples.noise_rows
+        return noise[self.couple(noise, examples) if known is None else known]
+
+    @property
+    def noise_dtype(self) -> torch.dtype:
+        return torch.promote_types(self.network.embedding.dtype, torch.float32)
+
+    def draw_state(self, examples: Examples, noise: Noise) -> tuple[State, Tensor]:
+        """The partial-context interpolant and its per-position times."""
+        t_B = rng.uniform(examples.key(TIME), 1)[:, 0].to(noise.dtype).clamp(max=1 - 2**-24)  # rounded, it may be 1
+        f_B = rng.uniform(examples.key(FRACTION), 1)[:, 0] * float(self.settings.path.context)
+        u_BL = rng.uniform(examples.key(CONTEXT), examples.tokens.shape[1])
+        clean_BL, t_BL = partial_context(t_B, f_B, u_BL, examples.prompt)
+        return interpolate(examples.tokens, noise, clean_BL, t_BL, self.settings.path.a), t_BL
+
+    # -- terms -----------------------------------------------------------------------------------------------------
+
+    def read_head(
+        self, trunk: Tensor, dtrunk: Tensor | None, tokens: Tensor, alpha: Tensor, beta: Tensor, rows: Tensor
+    ) -> HeadLosses:
+        """The head at some positions, a chunk of them at a time: weighted losses and what it predicts."""
+        weights, head = self.settings.loss, self.network.head
+        adaptive = Adaptive(weights.c, weights.r, weights.endpoint_c, weights.endpoint_r)
+        flat = (tokens.flatten(), alpha.flatten(), beta.flatten())
+        dh = None if dtrunk is None else dtrunk.flatten(0, 1)
+        loss, *reads = chunked_head(trunk.flatten(0, 1), dh, head.weight, head.bias, *flat, adaptive, rows)
+        return HeadLosses(loss, *(read.view_as(tokens) for read in reads))
+
+    def interpolant_parts(
+        self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples, semigroup: bool
+    ) -> Iterator[Part]:
+        """Everything that reads the map at I_t (transport, anchor, semigroup, quality), and the boundary CE(T(x1), x1),
+        each on its fraction of the examples. A few boundary rows ride in the same batch, where they carry a tangent of
+        0 for nothing; many make a pass of their own.
+        """
+        weights = self.settings.loss
+        some, edge = examples.first(weights.interpolant_fraction), examples.first(weights.boundary_fraction)
+        n, m = len(some.tokens), len(edge.tokens) if weights.boundary else 0
+        if m > SHARED_PASS_LIMIT * n:
+            yield self.boundary_part(state.rows(slice(0, m)), noise_BLD[:m], edge)
+            m = 0
+        if not weights.transport:
+            state = State(state.tokens, state.alpha, state.noise)  # no rate: no tangent is computed
+        now, t_BL = state.rows(slice(0, n)), t_BL[:n]
+        both = now.joined(state.rows(slice(0, m)).at_data())
+        free, target, inside = ~now.clean, ~some.prompt, ~edge.prompt[:m]
+        anchored = free & (t_BL > self.t_anchor)
+        at_free, at_data = _one_over(target), _one_over(inside)
+        lambdas = self.weights
+        alpha = torch.cat((lambdas["transport"] * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
+        beta = torch.cat((lambdas["anchor"] * at_free * anchored, lambdas["boundary"] * at_data * inside))
+        rows = self.rows(torch.cat((free, inside)))
+        trunk, dtrunk = self.network.hidden(*self.network.embed(both, torch.cat((noise_BLD[:n], noise_BLD[:m]))))
+        read = self.read_head(trunk, dtrunk, both.tokens, alpha, beta, rows)
+        terms = {}
+        if weights.anchor:
+            terms["anchor"] = losses.total(read.endpoint[:n] * anchored, target)
+        if weights.transport:
+            terms["transport"] = losses.total(read.transport[:n] * free, target)
+        if m:
+            terms["boundary"] = losses.total(read.endpoint[n:] * inside, inside)
+        others = {}
+        if semigroup:
+            logits, _ = self.network.head(trunk[:n])
+            per_token = losses.semigroup(logits, self.iterates(logits, now))
+            others["semigroup"] = losses.total(per_token * free, target)
+        if self.network.quality is not None and weights.quality:
+            others["quality"] = self.quality_term(trunk[:n], read.argmax[:n], now.tokens, free, target)
+        yield self.part(read.loss, terms, others)
+
+    def boundary_part(self, state: State, noise_BLD: Tensor, examples: Examples) -> Part:
+        """CE(T(x1), x1) in a pass of its own."""
+        inside = ~examples.prompt
+        beta = self.weights["boundary"] * _one_over(inside) * inside
+        rows = self.rows(inside)
+        trunk, _ = self.network.hidden(self.network.embed(state.at_data(), noise_BLD)[0])
+        read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
+        return Part(read.loss, {"boundary": losses.total(read.endpoint * inside, inside)})
+
+    def part(self, head_loss: Tensor, head_terms: dict[str, Tensor], others: dict[str, Tensor]) -> Part:
+        """The head's losses, weighted already, and the other terms with their weights."""
+        loss = head_loss + losses.objective(others, self.weights) if others else head_loss
+        return Part(loss, head_terms | others)
+
+    def quality_term(self, trunk: Tensor, argmax: Tensor, tokens: Tensor, counted: Tensor, target: Tensor) -> Tensor:
+        """The quality head on what the map proposes; where nothing is to be proposed it reads the token that is there,
+        as it does when sampling.
+        """
+        proposed = torch.where(counted, argmax, tokens)
+        q = self.network.quality_logits(trunk, proposed)
+        return losses.total(losses.quality(q, proposed, tokens, self.settings.loss.positive_weight) * counted, target)
+
+    @torch.no_grad()
+    def iterates(self, logits: Tensor, state: State) -> Iterator[Tensor]:
+        """T^k(I_t) for k in K, clean positions held; the first application is the one already made, the others are
+        made without dropout.
+        """
+        depths, x1_BLV, training = self.settings.loss.semigroup_depths, None, self.network.training
+        p = logits.detach().softmax(-1)
+        for k in range(1, max(depths) + 1):
+            if k > 1:
+                x1_BLV = state.at_data().dense() if x1_BLV is None else x1_BLV
+                x = torch.where(state.clean[..., None], x1_BLV, p)
+                p = self.network.eval()(x)
+                self.network.train(training)
+            if k in depths:
+                yield p
+
+    def ril_parts(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
+        """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
+        ril = self.settings.ril
+        committed = start = self.rollout_start(examples)
+        p, noise = None, state.noise
+        for r in range(1, k + 1):
+            if r == 2 and ril.later_fraction < 1:
+                examples = examples.first(ril.later_fraction)
+                first = slice(0, len(examples.tokens))
+                state, noise, noise_BLD = state.rows(first), noise[first], noise_BLD[first]
+                committed, start = committed[first], start[first]
+                p = None if p is None else p[first]
+            if ril.fresh_noise and r > 1:
+                noise = self.draw_noise(examples, ROUND, k, r)
+                noise_BLD = self.network.embed_noise(noise)
+            target = ~examples.prompt
+            now = State(state.tokens, state.alpha, noise).at_noise(committed if ril.commit else start)
+            h, _ = self.network.embed(now, noise_BLD)
+            if not ril.commit and p is not None:  # confident positions hold their distribution
+                h = torch.where((committed & ~start)[..., None], self.network.embed_noise(p), h)
+            counted = target & ~(committed if ril.commit else start)
+            rows = self.rows(~committed | counted)
+            trunk, _ = self.network.hidden(self.network.condition(h, p))
+            if (not ril.commit or self.network.recall is not None) and r < k:
+                with torch.no_grad():
+                    p = self.network.head(trunk)[0].softmax(-1)
+            if ril.commit and ril.supervise == "remaining":  # known only after a look at the scores
+                nothing = torch.zeros_like(counted, dtype=self.noise_dtype)
+                with torch.no_grad():
+                    look = self.read_head(trunk, None, state.tokens, nothing, nothing, rows)
+                counted = counted & ~commit(look.right, committed, r, k, ril.kappa)
+            beta = self.weights["ril"] * _one_over(target) * counted
+            read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
+            committed = commit(read.right, committed, r, k, ril.kappa)
+            terms = {"ril": losses.total(read.endpoint * counted, target)}
+            others = {}
+            if self.network.quality is not None and ril.quality:
+                others["ril_quality"] = self.quality_term(trunk, read.argmax, state.tokens, counted, target)
+            yield self.part(read.loss, terms, others)
+
+    def rollout_start(self, examples: Examples) -> Tensor:
+        """What is clean when a rollout starts: the prompt and, where asked for, at least a share of the positions."""
+        least = self.settings.ril.context
+        if not least:
+            return examples.prompt
+        f_B = least + (1 - least) * rng.uniform(rng.fold(examples.key(START), 0), 1)[:, 0]
+        u_BL = rng.uniform(rng.fold(examples.key(START), 1), examples.tokens.shape[1])
+        return examples.prompt | (u_BL < f_B[:, None])
+
+    def soft_ril_parts(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
+        """Self-distillation on some rows, each with its own turn of an order that is spread."""
+        some, length = slice(0, len(examples.tokens)), examples.tokens.shape[1]
+        turn_B = (rng.uniform(examples.key(TURN), 1)[:, 0] * length).long()
+        teacher, config = self.frozen["teacher"], self.settings.distill
+        rounds, end = teacher_rollout(teacher, config, state.rows(some), examples.prompt, turn_B, self.rows)
+        return distill_parts(
+            self.network, rounds, end, noise_BLD[some], ~examples.prompt, self.weights["distill"], self.rows
+        )
+
+    # -- what else is asked of a method ----------------------------------------------------------------------------
+
+    def after_step(self, step: int, ema: Backbone) -> None:
+        """Refresh the frozen teacher from the EMA when self-distillation starts, then every `refresh` steps."""
+        distill = self.settings.distill
+        if "teacher" in self.frozen and step >= distill.start and (step - distill.start) % distill.refresh == 0:
+            self.frozen["teacher"].load_state_dict(ema.state_dict())
+            self.frozen["teacher"].fold()
+
+    def options(self) -> Options:
+        """The prior's scale is the one of training unless the options have one."""
+        options: Options = super().options()
+        return options if options.sigma is not None else replace(options, sigma=self.settings.path.sigma)
+
+    def evaluator(self, network: TransportMap, replay: bool) -> Evaluator:
+        plain = Evaluator.plain(network)
+        return plain.replayed() if replay else plain
+
+    def sample(self, network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+        return SAMPLERS[options.sampler](network, given, options, seed, watch)
+
+
+def _one_over(target: Tensor) -> Tensor:
+    """1 / (B L_target), the factor that all terms share."""
+    return 1 / target.sum().clamp(min=1)

@@ -1,0 +1,216 @@
+"""The network that all methods share: embedded tokens, noise or both, a DiT trunk, a head over the vocabulary.
+
+A method takes what it needs: no time, one or two; extra input ids (a mask, a start); a causal trunk with a cache; the
+tangent beside the value. What it does not ask for is not there and costs nothing.
+"""
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dbtm.config import ModelConfig, Shape
+from dbtm.core.errors import UsageError
+from dbtm.kernels import noise as prior
+from dbtm.kernels.dispatch import no_compiling
+from dbtm.nn.cache import Cache
+from dbtm.nn.dit import DiT, Head
+from dbtm.nn.layers import Dual, rms_norm, rotary_angles
+from dbtm.simplex.interpolant import State, one_hot
+from dbtm.simplex.noise import Noise
+
+
+class Backbone(nn.Module):
+    """Embedding, trunk, head.
+
+    Input ids 0..vocab - 1 are the task's tokens, the `extra_ids` after them a method's own: embedded, never predicted.
+    A state on the simplex enters dense, (B, L, V), or in parts (`State`): clean tokens as gathers, the noise
+    as x0 W, computed once and passed along as `noise_BLD` where several states share their noise.
+    """
+
+    position_ids: Tensor
+
+    def __init__(self, shape: Shape, config: ModelConfig, extra_ids: int = 0, causal: bool = False, times: int = 0):
+        super().__init__()
+        if causal and "gdn" in config.mixers:
+            raise UsageError("model.backbone=delta reads both ways and has no causal form: set model.backbone=attention")
+        self.shape, self.config = shape, config
+        self.embedding = nn.Parameter(torch.randn(shape.vocab + extra_ids, config.width) * config.embed_std)
+        # zero: an untrained network takes no notice of the round before
+        self.recall = nn.Parameter(torch.zeros(shape.vocab, config.width)) if config.self_condition else None
+        self.positions = nn.ParameterList(
+            nn.Parameter(torch.randn(size, config.width) * 0.02) for size in config.position_axes
+        )
+        ids = torch.zeros(shape.length, len(config.position_axes), dtype=torch.int64)
+        self.register_buffer("position_ids", ids)
+        self.trunk = DiT(
+            config.width,
+            config.depth,
+            config.heads,
+            config.ffn,
+            config.cond_dim,
+            config.dropout,
+            config.softcap,
+            config.gate_init,
+            config.loops,
+            config.mixers,
+            config.conv_width,
+            causal,
+            times,
+        )
+        self.head = Head(config.width, shape.vocab)
+        self.compute_dtype: torch.dtype | None = None  # None: the dtype of the weights
+        self._rotary: dict[tuple, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the matrix products."""
+        return self.compute_dtype or self.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+    @property
+    def token_embedding(self) -> Tensor:
+        """W, the rows of the task's tokens alone, (V, D)."""
+        extra = len(self.embedding) > self.shape.vocab
+        return self.embedding[: self.shape.vocab] if extra else self.embedding
+
+    def rotary(self, length: int, heads: int, width: int) -> tuple[Tensor, Tensor] | None:
+        """Rotary angles for this many heads, kept between calls."""
+        if not self.config.rotary:
+            return None
+        key = (length, width // heads, self.embedding.device, self.dtype)
+        if key not in self._rotary:
+            self._rotary[key] = rotary_angles(*key)
+        return self._rotary[key]
+
+    # -- embedding -------------------------------------------------------------------------------------------------
+
+    def embed_noise(self, noise: Tensor | Noise) -> Tensor:
+        """x0 W: the only way noise enters a network."""
+        weight_VD = self.token_embedding.to(self.dtype)
+        return prior.embed(noise, weight_VD) if isinstance(noise, Noise) else noise.to(self.dtype) @ weight_VD
+
+    def embed_tokens(self, tokens_BL: Tensor) -> Tensor:
+        """Rows of W. A small vocabulary goes through a product with one-hots: the backward of a gather would add
+        thousands of rows into a handful, one after the other.
+        """
+        if self.shape.small_vocab:
+            return one_hot(tokens_BL, len(self.embedding), self.dtype) @ self.embedding.to(self.dtype)
+        return F.embedding(tokens_BL, self.embedding).to(self.dtype)
+
+    def embed(self, state: State, noise_BLD: Tensor | None = None) -> Dual:
+        """x W of a state in parts, and dx W where the state has a rate."""
+        noise_BLD = self.embed_noise(state.noise) if noise_BLD is None else noise_BLD
+        token_BLD = self.embed_tokens(state.tokens).to(noise_BLD.dtype)
+        h = torch.lerp(token_BLD, noise_BLD, state.alpha[..., None].to(noise_BLD.dtype))
+        if state.rate is None:
+            return h, None
+        with torch.no_grad():
+            return h, state.rate[..., None].to(noise_BLD.dtype) * (noise_BLD - token_BLD)
+
+    def embed_dense(self, x_BLV: Tensor, dx_BLV: Tensor | None = None) -> Dual:
+        """x W of a dense state: the reference, and the way in for states off the interpolant (non-commit mode)."""
+        h = self.embed_noise(x_BLV)
+        if dx_BLV is None:
+            return h, None
+        with torch.no_grad():
+            return h, self.embed_noise(dx_BLV)
+
+    def condition(self, h: Tensor, previous_BLV: Tensor | None) -> Tensor:
+        """Self-conditioning: add the distribution of the round before, embedded by a table of its own; no tangent."""
+        if self.recall is None or previous_BLV is None:
+            return h
+        return h + (previous_BLV.to(self.dtype) @ self.recall.to(self.dtype)).to(h.dtype)
+
+    # -- the network -----------------------------------------------------------------------------------------------
+
+    def hidden(
+        self,
+        h: Tensor,
+        dh: Tensor | None = None,
+        times: tuple[Tensor, ...] = (),
+        rates: tuple[Tensor | None, ...] | None = None,
+        cache: Cache | None = None,
+    ) -> Dual:
+        """Embedded input to trunk state, value and tangent, (B, L, D).
+
+        `times` are (B,) or (B, L), one for each that the network reads; `rates` their tangents. With a `cache`, the
+        input continues the positions that it has read before.
+        """
+        residual = torch.promote_types(h.dtype, torch.float32)
+        if self.config.input_norm:
+            h, dh = rms_norm(h, dh)
+        h, dh = h.to(residual), None if dh is None else dh.to(residual)
+        first = 0 if cache is None else cache.length
+        last = first + h.shape[1]
+        for axis, table in enumerate(self.positions):
+            h = h + table[self.position_ids[first:last, axis]]
+        rotary = self.rotary(last, self.config.heads, self.config.width)
+        if first and rotary is not None:
+            rotary = rotary[0][first:], rotary[1][first:]
+        more: dict[str, object] = {}
+        if times or self.trunk.times:
+            more["condition"] = self.trunk.time(tuple(t.to(residual) for t in times), rates)
+        if cache is not None:
+            more["cache"], cache.length = cache, last
+        return self.trunk(h, dh, rotary, self.dtype, **more)
+
+    def logits(self, h: Tensor, dh: Tensor | None = None, times: tuple[Tensor, ...] = ()) -> Dual:
+        """Embedded input to logits and their tangent, (B, L, V)."""
+        return self.head(*self.hidden(h, dh, times))
+
+    def forward(self, x: State | Tensor) -> Tensor:
+        """softmax of the logits for a state in parts or a dense (B, L, V) tensor."""
+        h, _ = self.embed_dense(x) if isinstance(x, Tensor) else self.embed(x)
+        return self.logits(h)[0].softmax(-1)
+
+    # -- constants folded into matrices, and compilation --------------------------------------------------------------
+
+    @torch.no_grad()
+    def fold(self) -> "Backbone":
+        """Fold constants into the matrices they stand next to, for sampling. Undone by whatever may change the weights:
+        training mode, loading, moving to another device or dtype.
+        """
+        self.trunk.keep_folded(self.dtype)
+        return self
+
+    def unfold(self) -> None:
+        for module in self.modules():
+            for name in ("kept", "folded_dtype"):
+                if hasattr(module, name):
+                    setattr(module, name, None)
+
+    def version(self) -> tuple:
+        """Changes when weights or folded constants do: what was made of them then has to be made anew."""
+        folded = tuple(getattr(module, "kept", None) for module in self.modules())
+        weight = self.embedding
+        return weight.data_ptr(), weight._version, self.dtype, *map(id, folded)
+
+    def _apply(self, fn, recurse=True):
+        self.unfold()
+        return super()._apply(fn, recurse)
+
+    def train(self, mode: bool = True) -> "Backbone":
+        if mode:
+            self.unfold()
+        return super().train(mode)
+
+    def load_state_dict(self, *args, **options):
+        self.unfold()
+        return super().load_state_dict(*args, **options)
+
+    def compile_layers(self, **options) -> None:
+        """Compile what is repeated: once for every kind of pass and size, reused for every block and loop."""
+        if options.get("backend", "inductor") == "inductor" and (why := no_compiling(self.embedding.device)):
+            raise UsageError(f"the network's blocks cannot be compiled here: {why}")
+        torch._dynamo.config.recompile_limit = 32  # passes with and without tangents, of several sizes
+        for layer in self.repeated():
+            layer.compile(**options)
+
+    def repeated(self) -> Iterator[nn.Module]:
+        """The modules that are worth compiling."""
+        yield from self.trunk.blocks

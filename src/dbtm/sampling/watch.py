@@ -1,0 +1,63 @@
+"""What goes on while a sampler works: evaluations are counted, rounds are kept or shown, and it can be cancelled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dbtm.sampling.trace import Round, Trace
+
+
+class Cancelled(Exception):
+    """Whoever asked for the samples does not want them any more."""
+
+
+class Watch:
+    """Of one batch of samples."""
+
+    def __init__(
+        self,
+        samples: int,
+        device: torch.device | str = "cpu",
+        trace: bool = False,
+        cancelled: Callable[[], bool] | None = None,
+        on_round: Callable[[Round], None] | None = None,
+    ):
+        self.tracing = trace or on_round is not None
+        self.keep, self.cancelled, self.on_round = trace, cancelled, on_round
+        self.nfe_B = torch.zeros(samples, dtype=torch.int64, device=device)
+        self.rounds: list[Round] = []
+
+    def counted(self, network: Callable[..., Any]) -> Callable[..., Any]:
+        """A network whose every call counts as one evaluation of the samples in `rows`, of all of them by default."""
+
+        def evaluate(*inputs: Any, rows: Tensor | None = None, **more: Any) -> Any:
+            if self.cancelled is not None and self.cancelled():
+                raise Cancelled
+            if rows is None:
+                self.nfe_B += 1
+            else:
+                self.nfe_B[rows] += 1
+            return network(*inputs, **more)
+
+        return evaluate
+
+    def round(
+        self, tokens: Tensor, committed: Tensor | None = None, score: Tensor | None = None, time: float | None = None
+    ) -> None:
+        """The state after a round, for all samples; called where `tracing`."""
+        state = Round(_copy(tokens), _copy(committed), _copy(score), time)
+        if self.keep:
+            self.rounds.append(state)
+        if self.on_round is not None:
+            self.on_round(state)
+
+    def trace(self, tokens: Tensor, clean: Tensor) -> Trace:
+        """The result of the batch."""
+        return Trace(tokens.cpu().numpy(), self.nfe_B.cpu().numpy(), clean.cpu().numpy(), self.rounds)
+
+
+def _copy(x: Tensor | None) -> Any:
+    return None if x is None else np.array(x.cpu().numpy())

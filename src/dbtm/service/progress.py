@@ -1,0 +1,19 @@
+"""How long work tells how far it is, and is told to stop."""
+
+from dbtm.sampling import Cancelled
+
+__all__ = ["Cancelled", "Progress"]
+
+
+class Progress:
+    """Base of all listeners: hears nothing, never cancels. A terminal draws bars, a server sends events."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """A new stage of the work begins, of so many units where that is known."""
+
+    def advance(self, done: int, total: int | None = None) -> None:
+        """So many units of the stage are done."""
+
+    def cancelled(self) -> bool:
+        """Asked often; True ends the work with `Cancelled`."""
+        return False

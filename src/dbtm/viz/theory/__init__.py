@@ -1,0 +1,1 @@
+"""Drawings of the exact theory on the simplex: one module per figure, and the interactive page."""
