@@ -1,10 +1,9 @@
-"""The chunked head equals the dense head with losses.transport and losses.endpoint: values, reads and gradients."""
+"""The chunked head equals the dense head with the losses written out: values, reads and gradients."""
 
 import pytest
 import torch
 
-from dbtm import losses
-from dbtm.losses import head
+from dbtm.losses import head, reference
 from dbtm.losses.head import Adaptive, chunked_head, rows_per_chunk
 
 N, D, V = 23, 6, 11
@@ -27,8 +26,8 @@ def dense(leaves, dh, tokens, alpha, beta, adaptive):
     logits = h @ W.T + b
     transport = torch.zeros(len(h), dtype=h.dtype)
     if dh is not None:
-        transport = losses.transport(logits, dh @ W.detach().T, adaptive.c, adaptive.r)
-    endpoint = losses.endpoint(logits, tokens, adaptive.endpoint_c, adaptive.endpoint_r)
+        transport = reference.transport(logits, dh @ W.detach().T, adaptive.c, adaptive.r)
+    endpoint = reference.endpoint(logits, tokens, adaptive.endpoint_c, adaptive.endpoint_r)
     return (alpha * transport + beta * endpoint).sum(), transport, endpoint, logits.softmax(-1)
 
 

@@ -5,6 +5,7 @@ import torch
 from torch.func import jvp
 
 from dbtm import losses
+from dbtm.losses import reference
 from tests.conftest import random_map
 from tests.nn.test_tangent import random_state
 
@@ -66,14 +67,14 @@ def test_transport(logits):
     T, dT = jvp(lambda z: z.softmax(-1), (logits,), (dlogits,))
     residual = T - sg(T + dT)
     want = sg((residual**2).sum(-1) + C) ** -R * (residual**2).sum(-1)
-    same(losses.transport(logits, dlogits, C, R), want, logits)
+    same(reference.transport(logits, dlogits, C, R), want, logits)
 
 
 def test_transport_through_the_whole_map():
     """d/dtheta of the loss with the tangent by hand equals the one with the tangent by torch.func.jvp."""
-    model, state = random_map(dropout=0.0, quality=False), random_state()
+    model, state = random_map(dropout=0.0, quality=None), random_state()
     z, dz = model.logits(*model.embed(state))
-    got = losses.transport(z, dz).sum()
+    got = reference.transport(z, dz).sum()
     T, dT = jvp(lambda x: model.logits(model.embed_dense(x)[0])[0].softmax(-1), (state.dense(),), (state.velocity(),))
     residual = T - sg(T + dT)
     want = (sg((residual**2).sum(-1) + 1.0) ** -0.5 * (residual**2).sum(-1)).sum()
@@ -83,14 +84,14 @@ def test_transport_through_the_whole_map():
 
 
 def test_softmax_tangent_sums_to_zero(logits):
-    dT = losses.softmax_tangent(logits.softmax(-1), torch.randn(B, L, V))
+    dT = reference.softmax_tangent(logits.softmax(-1), torch.randn(B, L, V))
     assert dT.sum(-1).abs().max() < 1e-14
 
 
 def test_boundary(logits, tokens):
-    same(losses.boundary(logits, tokens, C, R), weighted_ce(logits, tokens), logits)
+    same(reference.boundary(logits, tokens, C, R), weighted_ce(logits, tokens), logits)
     plain = cross_entropy(logits.softmax(-1), one_hot(tokens))
-    same(losses.boundary(logits, tokens, r=0), plain, logits)
+    same(reference.boundary(logits, tokens, r=0), plain, logits)
 
 
 def test_anchor(logits, tokens):
@@ -101,7 +102,7 @@ def test_anchor(logits, tokens):
             for b, row in enumerate(weighted_ce(logits, tokens))
         ]
     )
-    same(losses.anchor(logits, tokens, t, free, 0.4, C, R), want, logits)
+    same(reference.anchor(logits, tokens, t, free, 0.4, C, R), want, logits)
 
 
 def test_semigroup(logits):
@@ -120,19 +121,19 @@ def test_quality(tokens, positive_weight):
     want = -(positive_weight * right * q.log() + (1 - right) * (1 - q).log())
     same(losses.quality(q_logits, proposed, tokens, positive_weight), want, q_logits)
     counted = torch.rand(B, L) < 0.5
-    same(losses.ril_quality(q_logits, proposed, tokens, counted, positive_weight), want * counted, q_logits)
+    same(reference.ril_quality(q_logits, proposed, tokens, counted, positive_weight), want * counted, q_logits)
 
 
 def test_refinement_losses(logits, tokens):
     final, counted = torch.randn(B, L, V, requires_grad=True), torch.rand(B, L) < 0.6
     soft = cross_entropy(logits.softmax(-1), sg((final / 0.7).softmax(-1)))
-    target_p = losses.soft_target(final, 0.7)
-    same(losses.ril_c(logits, tokens, counted, C, R), weighted_ce(logits, tokens) * counted, logits)
-    same(losses.ril_nc(logits, tokens, counted, C, R), weighted_ce(logits, tokens) * counted, logits)
-    same(losses.soft_ril_c(logits, target_p, counted), soft * counted, logits)
-    same(losses.soft_ril_nc(logits, target_p, counted), soft * counted, logits)
+    target_p = reference.soft_target(final, 0.7)
+    same(reference.ril_c(logits, tokens, counted, C, R), weighted_ce(logits, tokens) * counted, logits)
+    same(reference.ril_nc(logits, tokens, counted, C, R), weighted_ce(logits, tokens) * counted, logits)
+    same(reference.soft_ril_c(logits, target_p, counted), soft * counted, logits)
+    same(reference.soft_ril_nc(logits, target_p, counted), soft * counted, logits)
     same(
-        losses.semi_r(logits, final, counted),
+        reference.semi_r(logits, final, counted),
         cross_entropy(logits.softmax(-1), sg(final.softmax(-1))) * counted,
         logits,
     )

@@ -2,7 +2,7 @@
 
 import torch
 
-from dbtm.losses import soft_ril_c, soft_target
+from dbtm.losses.reference import soft_ril_c, soft_target
 from dbtm.losses.soft_head import SoftTarget, chunked_soft_head
 
 N, D, V = 11, 4, 7

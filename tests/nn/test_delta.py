@@ -9,15 +9,15 @@ from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dbtm
-from dbtm.config import ModelConfig, override
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.config import ModelConfig, Shape, override
 from dbtm.core.errors import UsageError
 from dbtm.kernels import delta_reference
-from dbtm.nn import TransportMap
+from dbtm.methods.dbtm import QualityConfig, TransportMap
 from dbtm.nn import delta as module
 from dbtm.nn.delta import DeltaMixer, silu, unit
 from dbtm.nn.layers import Attention, ShortConvolution
 from dbtm.recipes import recipe
-from dbtm.train import checkpoint
 from dbtm.train.loop import fit
 from tests.conftest import random_map
 from tests.nn.test_tangent import random_state, relative
@@ -168,14 +168,14 @@ def test_whole_map(changes, by_recurrence):
 
 def test_training_and_the_checkpoint(tmp_path):
     """A run with every loss, stopped and continued, loads as the map that was trained, and samples."""
-    config = override(tiny_run(), ["model.backbone=delta", "model.pattern=gdn,attn", "distill.start=1"])
+    config = override(tiny_run(), ["model.backbone=delta", "model.pattern=gdn,attn", "method.distill.start=1"])
     for resume in (False, True):  # a step each: the head starts at zero and hides the blocks from the first
         folder = fit(config, tmp_path / "run", resume, max_seconds=0)
     sampler = dbtm.load(folder)
-    assert sampler.model.config == config.model
+    assert sampler.network.config == config.model
     weights = checkpoint.read_tensors(folder, "ema")
     assert any("convolution" in name for name in weights)
-    assert all(torch.equal(weights[name], value.cpu()) for name, value in sampler.model.state_dict().items())
+    assert all(torch.equal(weights[name], value.cpu()) for name, value in sampler.network.state_dict().items())
     start = DeltaMixer(16, 2)  # untrained: its scales are all 1
     assert not torch.equal(weights["trunk.blocks.0.attention.scale"], start.scale.detach()), "the mixer was trained"
     assert sampler.sample(3, nfe=2).tokens.shape == (3, 6)
@@ -186,19 +186,19 @@ def test_parameters_match_the_paper():
     sizes = {}
     for backbone in ("attention", "delta"):
         with torch.device("meta"):
-            model = TransportMap(ModelConfig(vocab=50257, length=1024, backbone=backbone))
+            model = TransportMap(Shape(50257, 1024), ModelConfig(backbone=backbone), QualityConfig())
         sizes[backbone] = sum(p.numel() for p in model.parameters()) / 1e6
     assert abs(sizes["delta"] - sizes["attention"] - (177.5 - 171.9)) <= 0.1
     assert abs(sizes["delta"] / 177.5 - 1) <= 0.002
 
 
 def test_patterns():
-    config = ModelConfig(vocab=7, length=9, width=16, heads=2, depth=6, backbone="delta")
+    config = ModelConfig(width=16, heads=2, depth=6, backbone="delta")
     assert config.mixers == ("gdn", "gdn", "gdn", "attn", "gdn", "gdn")
     assert replace(config, pattern="attn,gdn").mixers == ("attn", "gdn") * 3
     assert replace(config, backbone="attention").mixers == ("attn",) * 6
     kinds = {"gdn": DeltaMixer, "attn": Attention}
-    blocks = TransportMap(config).trunk.blocks
+    blocks = TransportMap(Shape(7, 9), config).trunk.blocks
     assert [type(block.attention) for block in blocks] == [kinds[kind] for kind in config.mixers]
     for wrong in ("", "gdn,lstm", "gdn attn"):
         with pytest.raises(UsageError, match=r"model\.pattern"):
@@ -217,8 +217,8 @@ def test_other_tasks_have_it_too(tmp_path, name):
     quick += ["task.pool=20"] if name == "sudoku-mini" else []
     config = override(recipe(name), ["model.backbone=delta", "model.pattern=gdn,attn", *sizes, *quick])
     sampler = dbtm.load(fit(config, tmp_path / "run"))
-    assert sampler.model.config.mixers == ("gdn", "attn")
-    assert sampler.sample(2, nfe=2).tokens.shape == (2, config.model.length)
+    assert sampler.network.config.mixers == ("gdn", "attn")
+    assert sampler.sample(2, nfe=2).tokens.shape == (2, config.task.length)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -3,24 +3,24 @@
 import pytest
 import torch
 
-from dbtm.config import ModelConfig
-from dbtm.nn import TransportMap
+from dbtm.config import ModelConfig, Shape
+from dbtm.methods.dbtm import QualityConfig, TransportMap
 from tests.conftest import random_map
 
 
 @pytest.mark.parametrize(
-    ("changes", "millions"),
+    ("shape", "sizes", "millions"),
     [
-        ({"vocab": 30522, "length": 128}, 140),
-        ({"vocab": 50257, "length": 1024}, 170),
-        ({"vocab": 50257, "length": 1024}, 171.9),  # app:language-exp-details gives this one exactly
-        ({"vocab": 49152, "length": 512}, 165),
-        ({"vocab": 12, "length": 180, "width": 512, "depth": 8, "heads": 8}, 30),
+        (Shape(30522, 128), {}, 140),
+        (Shape(50257, 1024), {}, 170),
+        (Shape(50257, 1024), {}, 171.9),  # app:language-exp-details gives this one exactly
+        (Shape(49152, 512), {}, 165),
+        (Shape(12, 180), {"width": 512, "depth": 8, "heads": 8}, 30),
     ],
 )
-def test_parameter_counts(changes, millions):
+def test_parameter_counts(shape, sizes, millions):
     with torch.device("meta"):
-        model = TransportMap(ModelConfig(**changes))
+        model = TransportMap(shape, ModelConfig(**sizes), QualityConfig())
     count = sum(p.numel() for p in model.parameters())
     tolerance = 0.04 if millions == 165 else 0.02  # the paper's own sizes make TinyGSM's map larger than its "~165M"
     assert abs(count / 1e6 / millions - 1) <= tolerance, f"{count / 1e6:.2f}M"
@@ -28,7 +28,7 @@ def test_parameter_counts(changes, millions):
 
 def test_the_map_starts_uniform():
     torch.manual_seed(0)
-    model = TransportMap(ModelConfig(vocab=5, length=4, width=16, depth=1, heads=2))
+    model = TransportMap(Shape(5, 4), ModelConfig(width=16, depth=1, heads=2))
     p = model(torch.randn(2, 4, 5))
     assert torch.allclose(p, torch.full_like(p, 0.2))
 

@@ -78,7 +78,7 @@ def test_attention(softcap, rotary):
 
 @pytest.mark.parametrize("mixer", ["attn", "gdn"])
 def test_constants_around_a_branch_are_folded_into_its_matrices(mixer):
-    """A block against its definition: x + gate * branch(w norm(x) (1 + scale) + shift), both branches; and `fix`."""
+    """A block against its definition: x + gate * branch(w norm(x) (1 + scale) + shift), both branches; then kept folded."""
     torch.manual_seed(2)
     trunk = DiT(16, 1, 2, cond_dim=3, gate_init=0.5, mixers=(mixer,))
     (block,) = trunk.blocks
@@ -103,7 +103,7 @@ def test_constants_around_a_branch_are_folded_into_its_matrices(mixer):
     if mixer == "attn":  # torch.func.jvp cannot see into the other
         check(lambda x, dx=None: block(x, dx, trunk.constant, None, x.dtype), x, torch.randn(2, 5, 16))
     with torch.no_grad():
-        block.fix(trunk.constant, x.dtype)
+        block.keep_folded(trunk.constant, x.dtype)
         torch.testing.assert_close(block(x, None, trunk.constant, None, x.dtype)[0], want, rtol=1e-12, atol=1e-12)
 
 
@@ -135,7 +135,7 @@ def test_short_convolution_against_torchs(taps):
         {"softcap": 0.0, "loops": 3},
         {"input_norm": True, "position_axes": (9, 4)},
         {"rotary": False, "dropout": 0.3},
-        {"taps": 5, "softcap": 0.0},
+        {"conv_width": 5, "softcap": 0.0},
     ],
 )
 def test_whole_map(changes):
@@ -179,12 +179,12 @@ def test_state_in_parts_equals_dense_path():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"dropout": 0.3}, {"backbone": "delta", "dropout": 0.3}, {"loops": 2, "input_norm": True}, {"taps": 3}],
+    [{}, {"dropout": 0.3}, {"backbone": "delta", "dropout": 0.3}, {"loops": 2, "input_norm": True}, {"conv_width": 3}],
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_asking_for_a_tangent_changes_no_gradient(changes, dtype):
     """The tangent rides along: parameters receive the gradient of the value alone, whatever it is rounded to."""
-    model, state = random_map(**{"dropout": 0.0, "quality": False, **changes}).train(), random_state()
+    model, state = random_map(**{"dropout": 0.0, "quality": None, **changes}).train(), random_state()
     model.compute_dtype = dtype
     gradients = []
     for rate in (state.rate, None):

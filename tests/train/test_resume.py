@@ -8,37 +8,52 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
 
 from dbtm import config as configuration
-from dbtm.config import DistillConfig, LossConfig, OptimConfig, RilConfig, RunConfig, TrainConfig
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.config import OptimConfig, RunConfig, TrainConfig
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
+from dbtm.methods.dbtm import Config, DistillConfig, LossConfig, Options, PathConfig, RilConfig
 from dbtm.tasks.base import Batch
 from dbtm.tasks.own import Own
 from dbtm.tasks.toy import Markov
-from dbtm.train import checkpoint
 from dbtm.train.loop import NonFiniteLoss, Trainer, fit
-from tests.conftest import tiny_config
+from tests.conftest import QUALITY, tiny_config
 
 
 def tiny_run(**sections) -> RunConfig:
-    """Every term of the objective, dropout and both optimizers on, in a run of a few steps."""
-    base = RunConfig(
-        recipe="test",
-        task=Markov(vocab=5, length=6),
-        model=tiny_config(vocab=5, length=6, dropout=0.2),
+    """Every term of the objective, dropout and both optimizers on, in a run of a few steps. Sections of the run, or of
+    DBTM's settings (path, loss, ril, distill, quality).
+    """
+    settings = Config(
         loss=LossConfig(semigroup=0.1, semigroup_depths=(2,), boundary_fraction=0.5),
         ril=RilConfig(weight=1.0, depths=(2,)),
         distill=DistillConfig(weight=0.5, depth=2, start=2, refresh=2),
+        quality=QUALITY,
+    )
+    base = RunConfig(
+        recipe="test",
+        task=Markov(vocab=5, length=6),
+        model=tiny_config(dropout=0.2),
+        method=settings,
+        sample=Options(),
         optim=OptimConfig(name="muon", warmup=2, schedule="wsd", lr=1e-2),
         train=TrainConfig(steps=8, batch=8, micro_batch=4, log_every=2, checkpoint_every=3, keep=2, device="cpu"),
     )
-    return replace(base, **sections)
+    return changed(base, **sections)
+
+
+def changed(run: RunConfig, **sections) -> RunConfig:
+    """A run with other sections, of its own or of its method's."""
+    own = {f.name for f in fields(run.method)}
+    method = replace(run.method, **{name: value for name, value in sections.items() if name in own})
+    return replace(run, **({"method": method} | {k: v for k, v in sections.items() if k not in own}))
 
 
 class Killed(Exception):
@@ -59,8 +74,9 @@ def kill_at(trainer: Trainer, step: int) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_kill_and_resume_is_bit_for_bit(tmp_path, commit):
-    config = tiny_run()
-    config = replace(config, ril=replace(config.ril, commit=commit), distill=replace(config.distill, commit=commit))
+    config, settings = tiny_run(), tiny_run().method
+    ril, distill = (replace(section, commit=commit) for section in (settings.ril, settings.distill))
+    config = changed(config, ril=ril, distill=distill)
     whole = fit(config, tmp_path / "whole")
     trainer = Trainer(config, tmp_path / "killed")
     kill_at(trainer, 7)
@@ -90,7 +106,7 @@ def test_config_and_weights_survive_the_checkpoint(tmp_path):
     assert configuration.loads((folder / "config.json").read_text()) == config
     sampler = dbtm.load(tmp_path)
     ema = checkpoint.read_tensors(folder, "ema")
-    assert all(torch.equal(v, ema[k]) for k, v in sampler.model.state_dict().items())
+    assert all(torch.equal(v, ema[k]) for k, v in sampler.network.state_dict().items())
     assert sampler.sample(3, nfe=2).tokens.shape == (3, 6)
 
 
@@ -106,12 +122,12 @@ def test_best_and_last_are_kept(tmp_path):
 def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
     fit(config, tmp_path)
-    with pytest.raises(UsageError, match="--resume auto"):
+    with pytest.raises(UsageError, match="already holds a run: resume it"):
         fit(config, tmp_path)
     for other, name in (
         (replace(config, model=replace(config.model, depth=1)), "model.depth"),
         (replace(config, optim=replace(config.optim, name="adamw")), "optim.name"),
-        (replace(config, path=replace(config.path, sigma=3.0)), "path.sigma"),
+        (changed(config, path=PathConfig(sigma=3.0)), "method.path.sigma"),
         (replace(config, train=replace(config.train, seed=5)), "train.seed"),
     ):
         with pytest.raises(UsageError, match=f"another {name}"):
@@ -138,20 +154,19 @@ def test_how_a_run_is_judged_may_change(tmp_path, monkeypatch):
     Trainer(config, tmp_path / "run")._save()
     with pytest.raises(UsageError, match=r"another task\.seed"):
         Trainer(other, tmp_path / "run", resume=True)
-    monkeypatch.setattr(Markov, "of_evaluation", ("seed",))
+    monkeypatch.setattr(Markov, "evaluation_settings", ("seed",))
     assert Trainer(other, tmp_path / "run", resume=True).config.task.seed == 5
 
 
 def test_the_best_is_the_best_by_one_measure(tmp_path, monkeypatch):
     """A score counts against those that were measured alike."""
     scores = iter([0.9, 0.5, 0.4, 0.6])
-    monkeypatch.setattr(Markov, "evaluate", lambda *_: {"score": next(scores)})
-    monkeypatch.setattr(Markov, "of_evaluation", ("seed",))
+    monkeypatch.setattr(Markov, "evaluation_settings", ("seed",))
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
     seen = []
     for seed, steps in [(0, 2), (0, 3), (5, 4), (5, 5)]:
         longer = replace(config, task=replace(config.task, seed=seed), train=replace(config.train, steps=steps))
-        fit(longer, tmp_path, resume=steps > 2)
+        fit(longer, tmp_path, resume=steps > 2, evaluate=lambda *_: {"score": next(scores)})
         seen.append(checkpoint.best(tmp_path)["score"])
     assert seen == [0.9, 0.9, 0.4, 0.6]
 
@@ -236,7 +251,7 @@ def test_weights_that_do_not_fit_a_run_are_refused_before_anything_is_written(tm
     plain = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
     base = fit(plain, tmp_path / "base")
     config = replace(plain, train=replace(plain.train, init=str(base)))
-    with pytest.raises(UsageError, match=r"has model.depth=2, this run 1: they must be the same"):
+    with pytest.raises(UsageError, match=r"has another model.depth than this run: they must be the same"):
         fit(replace(config, model=replace(config.model, depth=1)), tmp_path / "run")
     monkeypatch.setattr(Markov, "files", lambda self: {"words.txt": "e d c b a"})
     with pytest.raises(UsageError, match=r"trained with another words.txt"):
@@ -251,7 +266,7 @@ def test_the_sampler_draws_from_the_prior_of_training(tmp_path):
     import dbtm
 
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
-    folder = fit(replace(config, path=replace(config.path, sigma=2.5)), tmp_path)
+    folder = fit(changed(config, path=PathConfig(sigma=2.5)), tmp_path)
     assert dbtm.load(folder).options.sigma == 2.5
 
 
@@ -295,5 +310,5 @@ def test_a_signal_saves_and_exits(tmp_path, number):
         process.send_signal(number)
         rest = process.stderr.read().decode()
         assert process.wait(60) == 0
-    assert f"({number.name}); continue with --resume auto" in rest
+    assert f"({number.name}); it can be resumed" in rest
     checkpoint.verify(checkpoint.latest(tmp_path))

@@ -10,11 +10,11 @@ from torch.func import jvp
 
 from dbtm import losses
 from dbtm.bench.timing import matrix_peak, milliseconds, peak_bytes, replayed
-from dbtm.config import ModelConfig
+from dbtm.config import ModelConfig, Shape
 from dbtm.evals.cost import map_flops
 from dbtm.kernels.dispatch import attention, choose, force, no_triton
 from dbtm.losses.head import chunked_head
-from dbtm.nn import TransportMap
+from dbtm.nn import Backbone
 from dbtm.simplex import interpolate
 
 # (name, B, H, L, d, softcap)
@@ -95,9 +95,7 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
     peak = matrix_peak(device, torch.bfloat16 if gpu else torch.float32)
     for B, L, V, speed, memory in STEPS if gpu else SMALL_STEPS:
         width, heads = (512, 8) if gpu else (64, 4)
-        config = ModelConfig(
-            vocab=V, length=L, width=width, depth=4, heads=heads, dropout=0.0, softcap=0.0, quality=False
-        )
+        config, shape = ModelConfig(width=width, depth=4, heads=heads, dropout=0.0, softcap=0.0), Shape(V, L)
         tokens, noise = torch.randint(0, V, (B, L), device=device), torch.randn(B, L, V, device=device)
         clean, t = torch.zeros_like(tokens, dtype=torch.bool), torch.rand(B, 1, device=device).expand(B, L)
         state = interpolate(tokens, noise, clean, t)
@@ -108,7 +106,7 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
             calls: dict[str, Callable[[], object]] = {}
             for name, build in (("ours", _ours), ("jvp", _by_jvp)):
                 torch.manual_seed(0)
-                model = TransportMap(config).to(device)
+                model = Backbone(shape, config).to(device)
                 if gpu:
                     model.compute_dtype = torch.bfloat16
                 call = build(model, state, way == "compiled")
@@ -128,7 +126,7 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
             "size": [B, L, V],
             "ms": taken,
             "peak_gib": held,
-            "floor_ms": 1e3 * B * step_flops(config) / peak,
+            "floor_ms": 1e3 * B * step_flops(config, shape) / peak,
             "best": best,
             "refused": refused,
             "speed": taken[best["jvp"]]["jvp"] / taken[best["ours"]]["ours"],
@@ -138,15 +136,15 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
         }
 
 
-def step_flops(config: ModelConfig) -> int:
+def step_flops(config: ModelConfig, shape: Shape) -> int:
     """FLOPs of the matrix products of a transport step of one sequence: value, tangent, and two for the gradient, at
     the blocks and the head; of the embedding x0 W and its gradient.
     """
-    product = 2 * config.length * config.vocab * config.width
-    return 4 * (map_flops(config) - 2 * product) + (4 + 2) * product
+    product = 2 * shape.length * shape.vocab * config.width
+    return 4 * (map_flops(config, shape) - 2 * product) + (4 + 2) * product
 
 
-def _ours(model: TransportMap, state, compiled: bool) -> Callable[[], None]:
+def _ours(model: Backbone, state, compiled: bool) -> Callable[[], None]:
     """State in parts, tangents by hand, the head in chunks."""
     weight = torch.full((state.tokens.numel(),), 1 / state.tokens.numel(), device=state.tokens.device)
     rows = torch.arange(len(weight), device=weight.device)
@@ -163,7 +161,7 @@ def _ours(model: TransportMap, state, compiled: bool) -> Callable[[], None]:
     return step
 
 
-def _by_jvp(model: TransportMap, state, compiled: bool) -> Callable[[], None]:
+def _by_jvp(model: Backbone, state, compiled: bool) -> Callable[[], None]:
     """Dense state and velocity through torch.func.jvp, which needs plain attention."""
     x, dx = state.dense(), state.velocity()
 

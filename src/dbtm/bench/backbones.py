@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from dbtm import losses
 from dbtm.bench.timing import crossing, exponent, milliseconds, peak_bytes, replayed
-from dbtm.config import ModelConfig
+from dbtm.config import ModelConfig, Shape
 from dbtm.core.errors import out_of_memory
-from dbtm.nn import TransportMap
+from dbtm.nn import Backbone
 from dbtm.simplex.interpolant import interpolate
-from dbtm.theory.style import INK, LINES, VERTEX_COLOURS, new_figure, panel
+from dbtm.viz.theory.style import INK, LINES, VERTEX_COLOURS, new_figure, panel
 
 # `delta` alone is linear in the length; `mixed`, the paper's, keeps attention in every fourth block
 PATTERNS = {"attention": "attn", "mixed": "gdn,gdn,gdn,attn", "delta": "gdn"}
@@ -27,7 +27,7 @@ VOCAB = 256  # small: embedding and head cost all backbones the same
 
 
 @dataclass(frozen=True)
-class Row:
+class BackboneTiming:
     """One backbone at one length; None where it did not fit into memory."""
 
     backbone: str
@@ -38,15 +38,17 @@ class Row:
     step_bytes: int | None = None
 
 
-def calls(config: ModelConfig, batch: int, device: torch.device, compiled: bool) -> dict[str, Callable[[], object]]:
+def calls(
+    config: ModelConfig, length: int, batch: int, device: torch.device, compiled: bool
+) -> dict[str, Callable[[], object]]:
     """A forward pass as a sampler makes it, and a transport step: value, tangent, loss, backward."""
     torch.manual_seed(0)
-    model = TransportMap(config).to(device)
+    model = Backbone(Shape(VOCAB, length), config).to(device)
     if device.type == "cuda":
         model.compute_dtype = torch.bfloat16
     if compiled:
         model.compile_layers(dynamic=False)  # as training does
-    shape = (batch, config.length)
+    shape = (batch, length)
     tokens, noise = torch.randint(0, VOCAB, shape, device=device), torch.randn(*shape, VOCAB, device=device)
     clean, t = torch.zeros(shape, dtype=torch.bool, device=device), torch.rand(batch, 1, device=device).expand(shape)
     state = interpolate(tokens, noise, clean, t, 1.0)
@@ -71,7 +73,7 @@ def measure(
     repeats: int,
     compiled: bool = False,
     progress: Callable[[], None] = lambda: None,
-) -> Iterator[Row]:
+) -> Iterator[BackboneTiming]:
     """Every backbone at every length, the backbones of a length in turn; one that runs out of memory stays out.
 
     On a GPU the calls are timed as CUDA graphs: at short lengths it would be the time of their launches.
@@ -79,15 +81,15 @@ def measure(
     alive = dict(PATTERNS)
     for length in lengths:
         runs: dict[str, dict[str, Callable[[], object]]] = {}
-        found: dict[str, dict[str, Any]] = {name: {} for name in PATTERNS}
+        measured: dict[str, dict[str, Any]] = {name: {} for name in PATTERNS}
         for name, pattern in list(alive.items()):
-            config = replace(base, vocab=VOCAB, length=length, backbone="delta", pattern=pattern, quality=False)
+            config = replace(base, backbone="delta", pattern=pattern)
             try:
-                run = calls(config, batch, device, compiled)
+                run = calls(config, length, batch, device, compiled)
                 for call in run.values():
                     call()  # gradients exist from here on, and are not counted
                     call()
-                found[name] = {f"{kind}_bytes": peak_bytes(call, device) for kind, call in run.items()}
+                measured[name] = {f"{kind}_bytes": peak_bytes(call, device) for kind, call in run.items()}
                 runs[name] = run
             except RuntimeError as error:
                 no_memory(error)
@@ -102,10 +104,10 @@ def measure(
                     no_memory(error)
             taken = milliseconds(timed, device, repeats)
             for name, ms in taken.items():
-                found[name][f"{kind}_ms"] = ms
+                measured[name][f"{kind}_ms"] = ms
             progress()
         del runs
-        yield from (Row(name, length, **values) for name, values in found.items())
+        yield from (BackboneTiming(name, length, **values) for name, values in measured.items())
 
 
 def no_memory(error: RuntimeError) -> None:
@@ -115,14 +117,14 @@ def no_memory(error: RuntimeError) -> None:
     torch.cuda.empty_cache()
 
 
-def series(rows: Sequence[Row], backbone: str, measure: str) -> tuple[list[int], list[float]]:
+def series(rows: Sequence[BackboneTiming], backbone: str, measure: str) -> tuple[list[int], list[float]]:
     """Lengths and values of one backbone, what did not fit left out."""
     known = [(row.length, getattr(row, measure)) for row in rows if row.backbone == backbone]
     known = [(length, value) for length, value in known if value is not None]
     return [length for length, _ in known], [value for _, value in known]
 
 
-def summary(rows: Sequence[Row]) -> dict[str, Any]:
+def summary(rows: Sequence[BackboneTiming]) -> dict[str, Any]:
     """Exponents over all lengths and over the last two, ratios to attention, and where the others get below it."""
     out: dict[str, Any] = {"rows": [asdict(row) for row in rows]}
     for name in MEASURES:
@@ -142,7 +144,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     return out
 
 
-def draw(rows: Sequence[Row], found: dict[str, Any]) -> Figure:
+def draw(rows: Sequence[BackboneTiming], measured: dict[str, Any]) -> Figure:
     """Four panels over the length: time and memory of both calls, with exponents over all lengths and the lengths from
     which on the others are below attention.
     """
@@ -151,7 +153,7 @@ def draw(rows: Sequence[Row], found: dict[str, Any]) -> Figure:
         scale = 2.0**30 if name.endswith("bytes") else 1.0
         for backbone, line, colour in zip(PATTERNS, LINES, VERTEX_COLOURS):
             sizes, y = series(rows, backbone, name)
-            p, at = (found[name][key].get(backbone) for key in ("exponent", "crossing"))
+            p, at = (measured[name][key].get(backbone) for key in ("exponent", "crossing"))
             label = backbone if p is None else rf"{backbone}, $L^{{{p:.2f}}}$"
             if at is not None and at > rows[0].length:
                 ax.axvline(at, ymax=0.7, color=colour, lw=0.7, ls=":")

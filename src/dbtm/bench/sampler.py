@@ -1,15 +1,15 @@
 """The sampler: drawing the prior, and what a refinement round takes."""
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
-from dbtm.config import ModelConfig, SampleConfig
+from dbtm.config import ModelConfig, RunConfig, Shape
 from dbtm.core import rng
-from dbtm.evals.cost import map_flops, quality_flops
-from dbtm.nn import TransportMap
-from dbtm.sampling import Sampler
+from dbtm.evals.cost import cost
+from dbtm.methods.base import method_of
+from dbtm.nn import Backbone
 from dbtm.sampling.prior import Prior, cholesky_factor
 from dbtm.simplex import Noise
 
@@ -19,9 +19,8 @@ def measure_prior(
     vocab: int, width: int, batch: int, length: int, device: torch.device, repeats: int
 ) -> dict[str, Any]:
     """x0 W by the Cholesky factor of W^T W against x0 drawn whole and multiplied; the factor is made once."""
-    config = ModelConfig(vocab=vocab, length=length, width=width, depth=1, heads=1, quality=False)
     with torch.device(device):
-        model = TransportMap(config)
+        model = Backbone(Shape(vocab, length), ModelConfig(width=width, depth=1, heads=1))
     if device.type == "cuda":
         model.compute_dtype = torch.bfloat16
     noise = Noise(rng.fold(0, torch.arange(batch)).to(device), length, vocab)
@@ -58,27 +57,30 @@ def prior_floors(rows: int, vocab: int, width: int, itemsize: int, peak: float, 
 
 
 def measure_rounds(
-    config: ModelConfig, batch: int, device: torch.device, compiled: bool, repeats: int, nfe: int = 4
+    config: RunConfig, batch: int, device: torch.device, compiled: bool, repeats: int, nfe: int = 4
 ) -> dict[str, Any]:
-    """Milliseconds of a round of a batch, eager and compiled, with every round used (kappa 2 commits by the floor).
+    """Milliseconds of a round of a batch, eager and compiled, with every round used (no score of an untrained map
+    reaches the threshold 1, so that the floor alone commits).
 
     The mean of all rounds; the last is not scored.
     """
-    scorer: Literal["quality", "confidence"] = "quality" if config.quality else "confidence"
+    method = method_of(config)
     torch.manual_seed(0)
-    model = TransportMap(config).to(device).eval().requires_grad_(False)
+    network = method.build().to(device).eval().requires_grad_(False)
     if device.type == "cuda":
-        model.compute_dtype = torch.bfloat16
-    sampler = Sampler(model.fix(), SampleConfig(nfe=nfe, scorer=scorer), batch=batch)
-    taken = milliseconds({"eager": lambda: sampler.sample(batch, kappa=2.0)}, device, repeats)
+        network.compute_dtype = torch.bfloat16
+    scorer = "quality" if getattr(network, "quality", None) is not None else "confidence"
+    sampler = method.sampler(network.fold(), batch=batch)
+    options = {"nfe": nfe, "scorer": scorer, "kappa": 1.0}
+    taken = milliseconds({"eager": lambda: sampler.sample(batch, **options)}, device, repeats)
     if compiled:
         sampler.compile()
-        taken |= milliseconds({"compiled": lambda: sampler.sample(batch, kappa=2.0)}, device, repeats)
-    flops = map_flops(config) + quality_flops(config)
+        taken |= milliseconds({"compiled": lambda: sampler.sample(batch, **options)}, device, repeats)
+    flops = cost(sampler)["flops_per_evaluation"]
     return {
         "batch": batch,
         "nfe": nfe,
         "scorer": scorer,
         "ms_per_round": {k: v / nfe for k, v in taken.items()},
-        "floor_ms": 1e3 * batch * flops / matrix_peak(device, model.dtype),
+        "floor_ms": 1e3 * batch * flops / matrix_peak(device, network.dtype),
     }

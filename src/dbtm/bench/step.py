@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
-from dbtm.config import DistillConfig, LossConfig, ModelConfig, RilConfig, RunConfig
+from dbtm.config import RunConfig, Shape
 from dbtm.core import rng
+from dbtm.core.errors import UsageError
 from dbtm.core.graphs import WARM_UP
 from dbtm.evals.cost import map_flops
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM, RIDING
+from dbtm.methods.dbtm import DBTM, Config, DistillConfig, LossConfig, Options, QualityConfig, RilConfig
+from dbtm.methods.dbtm.training import SHARED_PASS_LIMIT
 from dbtm.train.graph import GraphedBackward
 
 BOUNDARY = 1 / 8  # share of the rows that pay for the boundary
@@ -21,7 +23,7 @@ OURS = "transport + anchor + boundary"
 
 
 @dataclass(frozen=True)
-class Row:
+class StepTiming:
     """One kind of step: gradients of one batch, without the optimizer, which is the same for all."""
 
     step: str
@@ -39,25 +41,29 @@ def kinds(config: RunConfig) -> dict[str, RunConfig]:
 
     Coupling is independent and the quality head is off in all of them, so that they differ in the objective alone.
     """
-    path = replace(config.path, coupling="independent")
+    given = settings(config)
+    path = replace(given.path, coupling="independent")
     base = replace(
-        config,
-        model=replace(config.model, quality=False),
-        path=path,
-        ril=RilConfig(),
-        distill=DistillConfig(),
-        sample=replace(config.sample, scorer="confidence"),
+        given, path=path, ril=RilConfig(), distill=DistillConfig(), quality=QualityConfig(enabled=False)
     )
-    weights = replace(config.loss, semigroup=0.0, quality=0.0, interpolant_fraction=1.0, boundary_fraction=BOUNDARY)
+    weights = replace(given.loss, semigroup=0.0, quality=0.0, interpolant_fraction=1.0, boundary_fraction=BOUNDARY)
     weights = replace(weights, transport=1.0, anchor=1.0, boundary=1.0)
     ours = replace(base, loss=weights)
     plain = LossConfig(transport=0.0, boundary=0.0, quality=0.0, anchor=1.0, endpoint_r=0.0)
-    return {
+    steps = {
         "cross-entropy": replace(base, loss=plain, path=replace(path, t_anchor=0.0, context=False)),
         OURS: ours,
         "boundary on all rows": replace(base, loss=replace(weights, boundary_fraction=1.0)),
         "with ril, k = 4": replace(ours, ril=RilConfig(weight=1.0, depths=(4,))),
     }
+    return {name: replace(config, method=method, sample=Options()) for name, method in steps.items()}
+
+
+def settings(config: RunConfig) -> Config:
+    """The settings of DBTM, the only method whose step is measured against plain cross-entropy."""
+    if not isinstance(config.method, Config):
+        raise UsageError(f"the recipe '{config.recipe}' is one of '{config.method_name}': take one of dbtm")
+    return config.method
 
 
 def step_flops(config: RunConfig, batch: int) -> float:
@@ -66,19 +72,21 @@ def step_flops(config: RunConfig, batch: int) -> float:
     Head and embedding stand apart: the head visits the share `head_rows` of the positions and makes one product more
     for a tangent; x0 W is made once and its gradient once.
     """
-    L, V, D = config.model.length, config.model.vocab, config.model.width
+    L, V, D = config.task.length, config.task.vocab, config.model.width
+    loss, ril = settings(config).loss, settings(config).ril
     product = 2 * L * V * D
-    trunk = map_flops(config.model) - 2 * product
+    trunk = map_flops(config.model, config.shape) - 2 * product
     at_state, at_data, rounds = head_rows(config)
-    tangent = bool(config.loss.transport)
-    riding = tangent and boundary_share(config) <= RIDING  # few boundary rows share the pass with a tangent
-    passes = 3 + tangent + (3 + riding) * boundary_share(config) + 3 * (sum(config.ril.depths) if rounds else 0)
+    tangent = bool(loss.transport)
+    riding = tangent and boundary_share(config) <= SHARED_PASS_LIMIT  # few boundary rows share the pass with a tangent
+    passes = 3 + tangent + (3 + riding) * boundary_share(config) + 3 * (sum(ril.depths) if rounds else 0)
     head = (3 + tangent) * at_state + (3 + riding) * at_data + 3 * rounds
     return batch * (trunk * passes + product * (head + 2))
 
 
 def boundary_share(config: RunConfig) -> float:
-    return config.loss.boundary_fraction if config.loss.boundary else 0.0
+    loss = settings(config).loss
+    return loss.boundary_fraction if loss.boundary else 0.0
 
 
 def head_rows(config: RunConfig) -> tuple[float, float, float]:
@@ -87,10 +95,11 @@ def head_rows(config: RunConfig) -> tuple[float, float, float]:
     A small vocabulary visits all, and so does a recorded step. Else those with a loss: half of them where the context
     is partial; and round r of k, with a map that is sure of nothing, those that the floor has not committed yet.
     """
-    at_data, depths = boundary_share(config), config.ril.depths if config.ril.weight else ()
-    if config.model.small_vocab or config.train.graph:
+    method = settings(config)
+    at_data, depths = boundary_share(config), method.ril.depths if method.ril.weight else ()
+    if config.shape.small_vocab or config.train.graph:
         return 1.0, at_data, float(sum(depths))
-    return 0.5 if config.path.context else 1.0, at_data, sum((k + 1) / 2 for k in depths)
+    return 0.5 if method.path.context else 1.0, at_data, sum((k + 1) / 2 for k in depths)
 
 
 def step_bytes(config: RunConfig, batch: int, width: int) -> float:
@@ -98,33 +107,33 @@ def step_bytes(config: RunConfig, batch: int, width: int) -> float:
 
     A block keeps q, k, v, the mixed values and the residual (6 D) and the feed-forward's 2 f D, in `width` bytes.
     """
-    model = config.model
-    block = batch * model.length * model.width * (6 + 2 * model.ffn) * width * 2
-    passes = 3 + bool(config.loss.transport) + 3 * boundary_share(config)
-    passes += 3 * (sum(config.ril.depths) if config.ril.weight else 0)
+    model, method = config.model, settings(config)
+    block = batch * config.task.length * model.width * (6 + 2 * model.ffn) * width * 2
+    passes = 3 + bool(method.loss.transport) + 3 * boundary_share(config)
+    passes += 3 * (sum(method.ril.depths) if method.ril.weight else 0)
     return block * model.depth * model.loops * passes
 
 
-def random_examples(model: ModelConfig, batch: int, device: torch.device) -> Examples:
+def random_examples(shape: Shape, batch: int, device: torch.device) -> Examples:
     """Random tokens: what they say does not change what a step costs."""
     torch.manual_seed(0)
-    tokens = torch.randint(0, model.vocab, (batch, model.length), device=device)
+    tokens = torch.randint(0, shape.vocab, (batch, shape.length), device=device)
     return Examples(tokens, torch.zeros_like(tokens, dtype=torch.bool), rng.fold(0, torch.arange(batch)).to(device), 0)
 
 
 def prepare(config: RunConfig, batch: int, device: torch.device, compiled: bool, graphed: bool) -> Callable[[], Any]:
     """One step as a call, compiled and recorded where that is asked for, and warm."""
-    method = DBTM(config)
-    method.model.to(device).train()
+    method = DBTM(config).start()
+    method.network.to(device).train()
     if device.type == "cuda":
-        method.model.compute_dtype = torch.bfloat16
+        method.network.compute_dtype = torch.bfloat16
     if compiled:
-        method.model.compile_layers(dynamic=False)
-    examples = random_examples(config.model, batch, device)
+        method.network.compile_layers(dynamic=False)
+    examples = random_examples(config.shape, batch, device)
     run = GraphedBackward(method, 1.0) if graphed else partial(backward, method)
     for _ in range(WARM_UP + 1):
         run(examples)
-        method.model.zero_grad(set_to_none=False)
+        method.network.zero_grad(set_to_none=False)
     return partial(run, examples)
 
 
@@ -153,7 +162,7 @@ def measure(
         floor = 1e3 * max(flops / peak, step_bytes(kind, batch, dtype.itemsize) / rate)
         ratio = taken[name] / taken["cross-entropy"]
         share = 1e3 * flops / taken[name] / peak
-        rows.append(Row(name, taken[name], ratio, memory[name], flops, floor, share, sum(head_rows(kind))))
+        rows.append(StepTiming(name, taken[name], ratio, memory[name], flops, floor, share, sum(head_rows(kind))))
     return {
         "ratio_vs_ce": next(row.ratio_vs_ce for row in rows if row.step == OURS),
         "rows": [asdict(row) for row in rows],

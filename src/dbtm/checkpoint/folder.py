@@ -86,7 +86,7 @@ def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
     if not isinstance(manifest, dict) or not set(names) <= manifest.keys():
         if is_prepared(folder):
             raise UsageError(
-                f"{folder} is prepared data, not a checkpoint: train on it, dbtm train RECIPE --data {folder}"
+                f"{folder} is prepared data, not a checkpoint: a recipe can be trained on it"
             )
         raise UsageError(f"{path} is damaged: it does not list the files of a checkpoint")
     return manifest

@@ -46,12 +46,12 @@ def step(
 
     config, gpu = complete(recipe), target.type == "cuda"
     compiled = gpu if compiled is None else compiled
-    graph = gpu and config.model.small_vocab if graph is None else graph
+    graph = gpu and config.shape.small_vocab if graph is None else graph
     if graph and not gpu:
         raise UsageError("--graph needs a GPU")
     with progress_bar() as progress:
         bar = progress.add_task("preparing", total=len(kinds(config)))
-        size = batch or (max(1, min(256, 2**16 // config.model.length)) if gpu else 4)
+        size = batch or (max(1, min(256, 2**16 // config.task.length)) if gpu else 4)
         try:
             found = measure(config, size, target, compiled, graph, repeats, lambda: progress.advance(bar))
         except torch.OutOfMemoryError:
@@ -145,7 +145,7 @@ def sampler(
     gpu = target.type == "cuda"
     prior = measure_prior(vocab, width, 8 if gpu else 1, 1024 if gpu else 32, target, repeats)
     rounds = measure_rounds(
-        complete(recipe).model, batch or (64 if gpu else 4), target, gpu if compiled is None else compiled, repeats
+        complete(recipe), batch or (64 if gpu else 4), target, gpu if compiled is None else compiled, repeats
     )
     _write(json_file, {"recipe": recipe, "prior": prior, "rounds": rounds}, target)
     _print(

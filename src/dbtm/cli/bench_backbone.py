@@ -12,7 +12,7 @@ from dbtm.core.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dbtm.bench.backbones import Row
+    from dbtm.bench.backbones import BackboneTiming
 
 
 def backbone(
@@ -57,12 +57,10 @@ def backbone(
     width = (768 if gpu else 256) if width is None else width
     if width < 1 or head_width < 2 or head_width % 2 or width % head_width:
         raise UsageError(f"--width {width} must be a multiple of --head-width {head_width}, which must be even")
-    base = ModelConfig(
-        vocab=2, length=1, width=width, depth=depth, heads=width // head_width, softcap=softcap, dropout=0.0
-    )
+    base = ModelConfig(width=width, depth=depth, heads=width // head_width, softcap=softcap, dropout=0.0)
     if gpu:
         torch.set_float32_matmul_precision("high")  # as training does
-    rows: list[Row] = []
+    rows: list[BackboneTiming] = []
     with progress_bar() as progress:
         bar = progress.add_task("measuring", total=len(wanted) * (len(backbones.PATTERNS) + 2))
         repeats = repeats or (20 if gpu else 5)
@@ -100,7 +98,7 @@ def _lengths(text: str | None) -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _table(rows: "list[Row]", found: dict, name: str, title: str) -> "Table":
+def _table(rows: "list[BackboneTiming]", found: dict, name: str, title: str) -> "Table":
     """One measure: rows are lengths, columns the backbones with their ratio to attention."""
     from rich.table import Table
 
@@ -127,7 +125,7 @@ def _table(rows: "list[Row]", found: dict, name: str, title: str) -> "Table":
     return table
 
 
-def _draw(rows: "list[Row]", found: dict, path: Path) -> None:
+def _draw(rows: "list[BackboneTiming]", found: dict, path: Path) -> None:
     """The figure, there whole or not at all."""
     from io import BytesIO
 
@@ -135,7 +133,7 @@ def _draw(rows: "list[Row]", found: dict, path: Path) -> None:
 
     from dbtm.bench.backbones import draw
     from dbtm.core.atomic import write_bytes
-    from dbtm.theory.style import RC
+    from dbtm.viz.theory.style import RC
 
     data = BytesIO()
     with mpl.rc_context(RC):

@@ -15,6 +15,8 @@ class MethodConfig(Section):
     """Settings of a method's training; every method has a subclass of its own, `Method.Config`."""
 
     section: ClassVar[str] = "method"
+    name: ClassVar[str] = ""
+    """The method's, which takes it from there."""
 
     def check(self, run: "RunConfig") -> None:
         """Refuse what does not go together with the rest of a run."""

@@ -41,7 +41,7 @@ class RunConfig:
 
     @property
     def method_name(self) -> str:
-        return self.method.name  # type: ignore[attr-defined]
+        return self.method.name
 
     @property
     def shape(self) -> Shape:

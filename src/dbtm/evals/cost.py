@@ -1,42 +1,50 @@
-"""What a map costs, counted from its sizes alone, so that looped depth and plain depth are compared fairly."""
+"""What a network costs, counted from its sizes alone, so that methods, looped depth and plain depth compare fairly.
+
+Counted are the matrix products, 2 m n k for (m, n) times (n, k); norms, softmax, activations, short convolutions and
+adaLN are left out (under 2 % without a time per token). The FLOPs of one sample are about its network evaluations times
+`flops_per_evaluation`.
+"""
 
 from typing import Any
 
 import torch
+from torch import nn
 
-from dbtm.config import ModelConfig
+from dbtm.config import ModelConfig, RunConfig, Shape
 from dbtm.kernels.delta_ops import chunk_size
-from dbtm.nn import TransportMap
+from dbtm.methods.base import method_of
+from dbtm.nn import Backbone
+from dbtm.nn.quality import QualityHead
+from dbtm.sampling import Sampler
 
 
-def parameters(config: ModelConfig) -> int:
-    """Parameters of the map and its quality head; weights shared by several loops count once."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in TransportMap(config).parameters())
+def parameters(network: nn.Module) -> int:
+    """Parameters of a network with all its heads; weights shared by several loops count once."""
+    return sum(p.numel() for p in network.parameters())
 
 
-def map_flops(config: ModelConfig) -> int:
-    """Floating-point operations of one evaluation of the map on one sequence, quality head left out.
+def map_flops(config: ModelConfig, shape: Shape, causal: bool = False, reads_tokens: bool = False) -> int:
+    """One pass over one whole sequence. With L positions, V tokens, width D and feed-forward factor f:
 
-    Counted are the matrix products, 2 m n k for (m, n) times (n, k); norms, softmax and activations are left out (under
-    2 %), and adaLN's constants, which are folded into the matrices before. With L positions, V tokens, width D and
-    feed-forward factor f:
-
-        embedding   2 L V D, and as much again for the round before where the map is self-conditioned
+        embedding   2 L V D for a state on the simplex, nothing for tokens, which are looked up (`reads_tokens`);
+                    2 L V D more for the round before where the network is self-conditioned
         one block   4 f L D^2 (feed-forward), and either
                     8 L D^2 (q, k, v, output) + 4 L^2 D (scores, mixing), attention, or
                     10 L D^2 (q, k, v, gate, output) + 4 L D H (rates) + the scans of H heads, the delta rule
         head        2 L D V
 
-    The blocks count once for every time they are applied: depth x loops.
+    The blocks count once for every time they are applied: depth x loops. Causal attention scores each position
+    against itself and those before: 2 L (L + 1) D in place of 4 L^2 D. What a mask throws away is not counted, though
+    a kernel may compute it. So a pass over the sequence costs what generating it token by token with a cache does.
     """
-    L, V, D = config.length, config.vocab, config.width
+    L, V, D = shape.length, shape.vocab, config.width
+    scores = 2 * L * (L + 1) * D if causal else 4 * L**2 * D
     mixer = {
-        "attn": 8 * L * D**2 + 4 * L**2 * D,
+        "attn": 8 * L * D**2 + scores,
         "gdn": 10 * L * D**2 + 4 * L * D * config.heads + config.heads * scan_flops(L, D // config.heads),
     }
     blocks = sum(mixer[kind] + 4 * config.ffn * L * D**2 for kind in config.mixers)
-    embedding = 2 * L * V * D * (2 if config.self_condition else 1)
+    embedding = 2 * L * V * D * ((not reads_tokens) + config.self_condition)
     return embedding + 2 * L * D * V + config.loops * blocks
 
 
@@ -49,18 +57,41 @@ def scan_flops(length: int, d: int) -> int:
     return 2 * chunks * (10 * C * C * d + 8 * C * d * d + 2 * d**3 + 2 * C**3 // 3)
 
 
-def quality_flops(config: ModelConfig) -> int:
-    """The same count for the quality head: its projection, its layers (feed-forward factor 2) and its output."""
-    if not config.quality:
-        return 0
-    L, D, Q = config.length, config.width, config.quality_width
+def quality_flops(head: QualityHead, trunk_width: int, length: int) -> int:
+    """The same count for a quality head: its projection, its layers (feed-forward factor 2) and its output."""
+    L, D, Q = length, trunk_width, head.width
     layer = 8 * L * Q**2 + 4 * L**2 * Q + 8 * L * Q**2
-    return 2 * L * D * Q + config.quality_depth * layer + 2 * L * Q
+    return 2 * L * D * Q + len(head.layers) * layer + 2 * L * Q
 
 
-def cost(config: ModelConfig) -> dict[str, Any]:
-    """Sizes, parameters, and FLOPs of one network evaluation of one sequence."""
-    sizes = {name: getattr(config, name) for name in ("width", "depth", "loops", "heads", "length", "vocab")}
+def cost(sampler: Sampler) -> dict[str, Any]:
+    """Sizes, parameters, and FLOPs of one network evaluation of one sequence.
+
+    A causal network generates with a cache, one token per evaluation: its `flops_per_evaluation` are those per
+    generated token, `flops_per_sequence` / L on average; a prompt, read at once, costs its share of the sequence.
+    """
+    network, config, shape = sampler.network, sampler.network.config, sampler.network.shape
+    sizes = {name: getattr(config, name) for name in ("width", "depth", "loops", "heads")}
+    sizes |= {"length": shape.length, "vocab": shape.vocab}
     sizes |= {"pattern": config.pattern} if config.backbone == "delta" else {}
-    flops = {"flops_map": map_flops(config), "flops_quality": quality_flops(config)}
-    return {**sizes, "parameters": parameters(config), **flops, "flops_per_evaluation": sum(flops.values())}
+    return {**sizes, "parameters": parameters(network), **_flops(network)}
+
+
+def _flops(network: Backbone) -> dict[str, float]:
+    config, shape = network.config, network.shape
+    causal = any(getattr(module, "causal", False) for module in network.modules())
+    reads_tokens = len(network.embedding) > shape.vocab  # ids of its own (a mask, a start) have no place on the simplex
+    whole = map_flops(config, shape, causal, reads_tokens)
+    if causal:
+        return {"flops_per_sequence": whole, "flops_per_evaluation": whole / shape.length}
+    if not hasattr(network, "quality"):
+        return {"flops_per_evaluation": whole}
+    quality = 0 if network.quality is None else quality_flops(network.quality, config.width, shape.length)
+    return {"flops_map": whole, "flops_quality": quality, "flops_per_evaluation": whole + quality}
+
+
+def cost_of_run(config: RunConfig) -> dict[str, Any]:
+    """The same for a run that need not exist: its network is built without memory."""
+    method = method_of(config)
+    with torch.device("meta"):
+        return cost(method.sampler(method.build()))

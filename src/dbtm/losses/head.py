@@ -27,7 +27,7 @@ from dbtm.kernels.product import product
 from dbtm.losses.adaptive import adaptive_weight
 
 BUDGET = 2**28  # bytes of one chunk's logits, tangents and gradients
-LEAST = 1536  # rows of a chunk whatever they take: with fewer, adding its part to W's gradient would tell
+MIN_CHUNK_ROWS = 1536  # smaller chunks make the weight-gradient update a bottleneck
 
 
 class HeadLosses(NamedTuple):
@@ -67,9 +67,10 @@ def chunked_head(
 ) -> HeadLosses:
     """Losses and reads of the head over h (N, D), dh (N, D) or None, W (V, D), b (V,), tokens (N,), alpha, beta (N,).
 
-    Equal to `losses.transport` and `losses.endpoint` on the dense logits, weighted and summed. Only `rows` are visited:
-    by default those with a weight, found by a look at the weights that waits for the GPU; a caller who knows the rows
-    before the network runs (or wants to read others too) hands in their indices. Without dh there is no transport.
+    Equal to `reference.transport` and `reference.endpoint` on the dense logits, weighted and summed. Only `rows` are
+    visited: by default those with a weight, found by a look at the weights that waits for the GPU; a caller who knows
+    the rows before the network runs (or wants to read others too) hands in their indices. Without dh there is no
+    transport.
     Products take the dtype of h, sums are float32 or wider; float16 has too short a range for gradients this small.
     """
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (h, weight, bias))
@@ -92,10 +93,10 @@ def predictions(trunk_BLD: Tensor, head: nn.Linear, rows: Tensor) -> tuple[Tenso
 def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int | None = None) -> int:
     """As many rows as the budget holds of wide logits, their tangents and gradients: whole tiles of 128 if it can.
 
-    Where none is given it is BUDGET, or what LEAST rows take.
+    Where none is given it is BUDGET, or what MIN_CHUNK_ROWS take.
     """
     row = vocab * torch.promote_types(dtype, torch.float32).itemsize * (3 if tangent else 2)
-    rows = max(1, budget // row) if budget else max(LEAST, BUDGET // row)
+    rows = max(1, budget // row) if budget else max(MIN_CHUNK_ROWS, BUDGET // row)
     return rows if rows < 128 else rows // 128 * 128
 
 

@@ -53,8 +53,6 @@ class AR(Method[Config, Options]):
     """Next-token cross-entropy."""
 
     name = "ar"
-    Config = Config
-    Options = Options
 
     def build(self) -> Backbone:
         return Backbone(self.shape, self.config.model, extra_ids=1, causal=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import numpy as np
 import torch
@@ -66,12 +66,13 @@ class Likelihood(NamedTuple):
     exact: bool
 
 
-Config = TypeVar("Config", bound=MethodConfig)
-Options = TypeVar("Options", bound=SampleConfig)
+Settings = TypeVar("Settings", bound=MethodConfig)
+SampleOptions = TypeVar("SampleOptions", bound=SampleConfig)
 
 
-class Method(Generic[Config, Options]):
-    """A way to train and to sample. One of one's own needs `parts` and `sample`, and settings where it has any:
+class Method(Generic[Settings, SampleOptions]):
+    """A way to train and to sample. One of one's own needs `parts` and `sample`. Its settings and the options of its
+    sampler, where it has any, are the classes in brackets, `Method[Config, Options]`:
 
     @register_method
     class Mine(Method):
@@ -94,14 +95,21 @@ class Method(Generic[Config, Options]):
 
     def __init__(self, config: RunConfig):
         self.config = config
-        self.settings: Config = config.method  # type: ignore[assignment]
+        self.settings: Settings = config.method  # type: ignore[assignment]
         self.shape = config.shape
         self.frozen: dict[str, Backbone] = {}  # networks whose weights also belong to the run's state (a teacher)
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "Config" not in cls.__dict__ and cls.Config is MethodConfig and cls.name:
-            cls.Config = type("Config", (MethodConfig,), {"name": cls.name})  # a method without settings
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            for name, kind in zip(("Config", "Options"), get_args(base) if get_origin(base) is Method else ()):
+                if isinstance(kind, type) and name not in cls.__dict__:
+                    setattr(cls, name, kind)
+        if cls.Config is not MethodConfig and not cls.Config.name:
+            cls.Config.name = cls.name
+        if cls.Config.name != cls.name:  # a method without settings, or with those of a method that it extends
+            place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Config"}
+            cls.Config = type("Config", (cls.Config,), {"name": cls.name, **place})
 
     # -- the network -----------------------------------------------------------------------------------------------
 
@@ -157,7 +165,7 @@ class Method(Generic[Config, Options]):
 
     # -- sampling and likelihood -----------------------------------------------------------------------------------
 
-    def options(self) -> Options:
+    def options(self) -> SampleOptions:
         """The run's options of the sampler, with what depends on other settings filled in."""
         return self.config.sample  # type: ignore[return-value]
 
@@ -167,10 +175,13 @@ class Method(Generic[Config, Options]):
         """
         return network
 
+    def check_options(self, options: SampleOptions) -> None:
+        """Refuse options that this run's network has no part for."""
+
     def check_given(self, given: Given) -> None:
         """Refuse what the method cannot be given."""
 
-    def sample(self, network: Any, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+    def sample(self, network: Any, given: Given, options: SampleOptions, seed: int, watch: Watch) -> Trace:
         """Generate everything that is not given. Every evaluation of the network goes through `watch.counted`; where
         `watch.tracing`, every round is shown to `watch.round`.
         """

@@ -71,8 +71,6 @@ class MDLM(Method[Config, Options]):
     """The masked-diffusion bound, Rao-Blackwellised over which tokens are masked next."""
 
     name = "mdlm"
-    Config = Config
-    Options = Options
 
     def build(self) -> Backbone:
         return Backbone(self.shape, self.config.model, extra_ids=1)
@@ -103,7 +101,7 @@ class MDLM(Method[Config, Options]):
         masked, target, tokens, network = self.masked(examples, t_B), ~examples.prompt, examples.tokens, self.network
         rows = self.rows(masked)
         trunk, _ = network.hidden(network.embed_tokens(torch.where(masked, self.mask, tokens)))
-        weight = (self.weight(t_B)[:, None] * masked).to(torch.float32)
+        weight = (self.weight(t_B)[:, None] * masked).to(torch.promote_types(trunk.dtype, torch.float32))
         beta = weight / target.sum().clamp(min=1)
         loss, _, endpoint, *_ = chunked_head(
             trunk.flatten(0, 1), None, network.head.weight, network.head.bias, tokens.flatten(),
@@ -129,8 +127,8 @@ class MDLM(Method[Config, Options]):
         return Likelihood(total, target.sum(-1), exact=False)
 
     def sample(self, network: Backbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k steps on t = 1, 1 - 1/k, ..., 0: a masked token is unmasked with probability (t - s) / t, and so in the last
-        step every one is: exactly k evaluations. Samples that are complete leave the batch.
+        """k steps on t = 1, 1 - 1/k, ..., 0: a masked token is unmasked with probability (t - s) / t, in the last step
+        with certainty, so that k evaluations suffice. Samples that are complete leave the batch.
         """
         k, length = options.nfe, given.tokens.shape[1]
         tokens_BL, masked_BL = torch.where(given.clean, given.tokens, self.mask), ~given.clean

@@ -34,7 +34,9 @@ class Backbone(nn.Module):
     def __init__(self, shape: Shape, config: ModelConfig, extra_ids: int = 0, causal: bool = False, times: int = 0):
         super().__init__()
         if causal and "gdn" in config.mixers:
-            raise UsageError("model.backbone=delta reads both ways and has no causal form: set model.backbone=attention")
+            raise UsageError(
+                "model.backbone=delta reads both ways and has no causal form: set model.backbone=attention"
+            )
         self.shape, self.config = shape, config
         self.embedding = nn.Parameter(torch.randn(shape.vocab + extra_ids, config.width) * config.embed_std)
         # zero: an untrained network takes no notice of the round before
@@ -184,11 +186,16 @@ class Backbone(nn.Module):
                 if hasattr(module, name):
                     setattr(module, name, None)
 
+    def folded(self) -> tuple:
+        """The matrices that `fold` has made."""
+        return tuple(getattr(module, "kept", None) for module in self.modules())
+
     def version(self) -> tuple:
-        """Changes when weights or folded constants do: what was made of them then has to be made anew."""
-        folded = tuple(getattr(module, "kept", None) for module in self.modules())
+        """Changes when weights or folded constants do, as long as the folded ones are kept alive: what was made of them
+        then has to be made anew.
+        """
         weight = self.embedding
-        return weight.data_ptr(), weight._version, self.dtype, *map(id, folded)
+        return weight.data_ptr(), weight._version, self.dtype, *map(id, self.folded())
 
     def _apply(self, fn, recurse=True):
         self.unfold()

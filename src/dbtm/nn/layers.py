@@ -230,9 +230,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.softcap, self.causal = heads, softcap, causal
         self.qkv = Linear(width, 3 * width)
-        self.convolution = (
-            ShortConvolution(3 * width, conv_width, 0.2, own=1.0, causal=causal) if conv_width else None
-        )
+        self.convolution = ShortConvolution(3 * width, conv_width, 0.2, own=1.0, causal=causal) if conv_width else None
         self.out = Linear(width, width, gain=0.1)  # small: a block starts near the identity
 
     def heads_of(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -41,8 +41,15 @@ RECIPES = {
     "owt-delta-ril": Entry("delta", "owt_delta_ril", "the same with refinement in the loop"),
     "gsm-small": Entry("gsm8k", "gsm_small", "word problems as programs (dbtm data gsm8k), ours: for one GPU"),
     "tinygsm": Entry("gsm8k", "tinygsm", "TinyGSM (dbtm data gsm8k), the paper's table"),
-    "own": Entry("own", "own", "your own tokens: --data tokens.npy --vocab V --length L"),
+    "own": Entry("own", "own", "your own tokens: a .npy file, its vocabulary and its length"),
 }
+
+PAPER = {
+    "lm1b": "lm1b",
+    "owt": "owt",
+    "tinygsm": "gsm8k",
+}
+"""Recipes for one vocabulary and length, by the first part of their names, and the command that makes their data."""
 
 
 def recipe(name: str) -> "RunConfig":

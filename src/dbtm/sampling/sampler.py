@@ -1,7 +1,7 @@
 """The sampler a user holds: a method, its network, its options, and batches of any number of samples."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -18,13 +18,16 @@ from dbtm.tasks.base import Task
 class Samples(Protocol):
     """What a sampler needs of a method."""
 
-    name: str
+    name: ClassVar[str]
 
     def evaluator(self, network: Any, replay: bool) -> Any:
         """The network as `sample` evaluates it, and what can be computed once for its weights."""
 
     def sample(self, network: Any, given: Given, options: Any, seed: int, watch: Watch) -> Trace:
         """Generate everything that is not given."""
+
+    def check_options(self, options: Any) -> None:
+        """Refuse options that the network has no part for."""
 
     def check_given(self, given: Given) -> None:
         """Refuse what the method cannot be given."""
@@ -39,7 +42,7 @@ class Sampler:
         self.method, self.network, self.options = method, network, options
         self.task, self.batch = task, batch
         self.replay = False
-        self._made: tuple[tuple, Any] | None = None
+        self._made: tuple[tuple, Any, tuple] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -62,7 +65,8 @@ class Sampler:
         """The method's view of the present weights; made once as long as they stay the same, as frozen ones do."""
         version, trained = self.network.version(), self.network.embedding.requires_grad
         if self._made is None or self._made[0] != version or trained:
-            self._made = (version, self.method.evaluator(self.network, self.replay and not trained))
+            made = self.method.evaluator(self.network, self.replay and not trained)
+            self._made = (version, made, self.network.folded())  # a recording reads what is folded: it stays alive
         return self._made[1]
 
     def with_options(self, **changes: Any) -> Any:
@@ -72,7 +76,9 @@ class Sampler:
                 f"'{self.method.name}' needs one network evaluation for every token that it generates: there is no "
                 "budget to choose (nfe)"
             )
-        return self.options.changed(self.method.name, changes)
+        options = self.options.changed(self.method.name, changes)
+        self.method.check_options(options)
+        return options
 
     def given(self, tokens: np.ndarray, clean: np.ndarray | None, first: int = 0) -> Given:
         """Given tokens on the network's device; sample indices count from `first`."""

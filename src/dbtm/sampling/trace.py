@@ -26,17 +26,31 @@ class Trace:
 
     @staticmethod
     def concatenate(traces: list["Trace"]) -> "Trace":
-        """One trace of several batches. A batch that finished early repeats its last round."""
+        """One trace of several batches. A batch that finished early repeats its last round; one that had nothing to do
+        shows what it was given.
+        """
         depth = max(len(t.rounds) for t in traces)
         rounds = []
         for r in range(depth):
-            states = [t.rounds[min(r, len(t.rounds) - 1)] for t in traces]
-            arrays = [[getattr(state, name) for state in states] for name in ("tokens", "committed", "score")]
-            joined = [None if any(a is None for a in each) else np.concatenate(each) for each in arrays]
-            rounds.append(Round(*joined, time=states[0].time))  # type: ignore[arg-type]
+            states = [t.rounds[min(r, len(t.rounds) - 1)] if t.rounds else _settled(t) for t in traces]
+            tokens = np.concatenate([state.tokens for state in states])
+            committed, score = (_joined([getattr(state, name) for state in states]) for name in ("committed", "score"))
+            time = next(t.rounds[r].time for t in traces if len(t.rounds) > r)  # of a batch that is still at work
+            rounds.append(Round(tokens, committed, score, time))
         return Trace(
             np.concatenate([t.tokens for t in traces]),
             np.concatenate([t.nfe for t in traces]),
             np.concatenate([t.prompt for t in traces]),
             rounds,
         )
+
+
+def _settled(trace: Trace) -> Round:
+    """The state of a batch without rounds: nothing was to be generated."""
+    return Round(trace.tokens, np.ones_like(trace.prompt), np.ones(trace.prompt.shape, dtype=np.float32))
+
+
+def _joined(arrays: list[np.ndarray | None]) -> np.ndarray | None:
+    """All of them, or None where one is missing."""
+    known = [array for array in arrays if array is not None]
+    return np.concatenate(known) if len(known) == len(arrays) else None

@@ -163,7 +163,7 @@ def train_maps(p: tuple[float, ...], progress: OnProgress | None = None) -> Lear
 
     runs = [(p, t_anchor) for t_anchor in ANCHOR_TIMES]
     runs += [(_harmonic(V), commitment_time(V)) for V in SIZES]
-    curves = []
+    curves: list[TrainingCurve] = []
     for target, t_anchor in runs:
         if progress is not None:
             progress(len(curves), len(runs))

@@ -1,10 +1,56 @@
-"""Training a run, with quick evaluations on the way."""
+"""Training: from a recipe's name and a user's changes to a checkpoint."""
 
+import importlib
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dbtm.config import RunConfig
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.loading import find
+from dbtm.checkpoint.migrate import read_config
+from dbtm.config import RunConfig, override
+from dbtm.core.errors import UsageError
 from dbtm.evals import quick
+from dbtm.recipes import PAPER, recipe
 from dbtm.train import loop
+from dbtm.train.pace import OPEN
+
+READERS = {"text": "dbtm.tasks.text.shards", "gsm8k": "dbtm.tasks.gsm8k.prepared"}  # of prepared sets, by task
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """A run: a recipe, what is changed of it, and where it goes."""
+
+    recipe: str
+    method: str | None = None
+    """Another method than the recipe's, with its default settings."""
+    changes: tuple[str, ...] = ()
+    """section.key=value, applied in their order."""
+    out: Path | None = None
+    """Folder of the run; None: runs/RECIPE, or runs/RECIPE-METHOD for another method."""
+    resume: bool = False
+    """Continue the run in `out`, where there is one, with the settings it had."""
+    init: Path | None = None
+    """A checkpoint or run whose averaged weights a new run starts from."""
+    data: Path | None = None
+    """Prepared text or problems; for the recipe 'own', a .npy file."""
+    vocab: int | None = None
+    length: int | None = None
+    max_seconds: float | None = None
+    """Stop and save after so many seconds."""
+    minutes: float | None = None
+    """Set train.steps to what fits into this time."""
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("runs") / (self.recipe if self.method is None else f"{self.recipe}-{self.method}")
+
+
+def train(request: TrainRequest) -> Path:
+    """Train and return the folder of the last checkpoint."""
+    config = configuration(request)
+    return fit(config, request.folder, request.resume, request.max_seconds, request.minutes)
 
 
 def fit(
@@ -14,8 +60,68 @@ def fit(
     max_seconds: float | None = None,
     minutes: float | None = None,
 ) -> Path:
-    """Train a run and return the folder of its last checkpoint.
+    """Train a run and return the folder of its last checkpoint; the task is measured on the way and at the end.
 
     With `minutes`, train.steps is set to what fits into them, measured as the run goes.
     """
     return loop.fit(config, out, resume, max_seconds, minutes, quick.evaluate)
+
+
+def configuration(request: TrainRequest) -> RunConfig:
+    """The complete configuration of a request; every mistake in it is found here, before anything is written."""
+    config = recipe(request.recipe)
+    if request.method is not None:
+        config = config.by(request.method)
+    newest = checkpoint.latest(request.folder) if request.resume else None
+    if newest is not None:
+        config = _saved(newest, config)
+    changes = _own(request, newest is not None) if request.recipe == "own" else _on_data(request, config)
+    if request.init is not None and newest is None:
+        changes.append(f"train.init={json.dumps(str(find(request.init)))}")
+    return override(config, [*changes, *request.changes])
+
+
+def _own(request: TrainRequest, resumed: bool) -> list[str]:
+    """The settings of one's own tokens."""
+    data = None if request.data is None else str(request.data)
+    values = {"data": data, "vocab": request.vocab, "length": request.length}
+    missing = [name for name, value in values.items() if value is None]
+    if missing and not resumed:
+        raise UsageError(f"the recipe 'own' needs {', '.join(missing)}: a .npy file, its vocabulary and its length")
+    return [f"task.{name}={json.dumps(value)}" for name, value in values.items() if value is not None]
+
+
+def _on_data(request: TrainRequest, config: RunConfig) -> list[str]:
+    """The settings that put a recipe on a prepared set; the paper's recipes take only what they were written for."""
+    reads = config.task.name in READERS
+    given = {"data": request.data is not None and not reads, "vocab": request.vocab, "length": request.length}
+    wrong = [name for name, value in given.items() if value]
+    if wrong:
+        raise UsageError(f"{', '.join(wrong)} belong to the recipe 'own', not to '{request.recipe}': leave them out")
+    if request.data is None:
+        return []
+    folder = str(request.data)
+    prepared = importlib.import_module(READERS[config.task.name]).Prepared(folder)
+    settings = {"data": folder, "vocab": prepared.vocab, "length": prepared.length}
+    fits = (prepared.vocab, prepared.length) == (config.task.vocab, config.task.length)
+    maker = PAPER.get(config.recipe.partition("-")[0])
+    if maker and not fits:
+        raise UsageError(
+            f"{folder} has vocabulary {prepared.vocab} and length {prepared.length}, but '{config.recipe}' is for "
+            f"{config.task.vocab} and {config.task.length}: prepare its data with `dbtm data {maker}`"
+        )
+    return [f"task.{name}={json.dumps(value)}" for name, value in settings.items()]
+
+
+def _saved(folder: Path, wanted: RunConfig) -> RunConfig:
+    """The settings of the run that is continued; one by the clock that had no length yet has the recipe's."""
+    checkpoint.verify(folder, ["config.json"])
+    saved = read_config(folder)
+    for what, is_, was in (
+        ("", wanted.recipe, saved.recipe),
+        (" by the method", wanted.method_name, saved.method_name),
+    ):
+        if is_ != was:
+            raise UsageError(f"{folder.parent} is a run of{what} '{was}', not of{what} '{is_}': choose another folder")
+    steps = saved.train.steps if saved.train.steps < OPEN else wanted.train.steps
+    return replace(saved, train=replace(saved.train, steps=steps))

@@ -17,18 +17,18 @@ MANIFEST = "manifest.json"
 def check_out(out: Path, force: bool) -> None:
     """Refuse a folder that cannot be written before any work is done for it; only a prepared set is overwritten."""
     if not out.name or out.name == "..":
-        raise UsageError(f"--out {out}: give the folder a name of its own")
+        raise UsageError(f"{out}: give the folder a name of its own")
     if not out.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no folder {out.parent}: make it first")
+        raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not is_prepared(out):
-        raise UsageError(f"--out {out} exists and is not prepared text or problems: choose another name")
+        raise UsageError(f"{out} exists and is not prepared text or problems: choose another name")
     if not force:
-        raise UsageError(f"--out {out} exists: choose another name, or overwrite it with --force")
+        raise UsageError(f"{out} exists: choose another name, or force it to be overwritten")
     others = (path.name for path in out.iterdir() if path.suffix != ".bin")
     if foreign := sorted({*others} - {MANIFEST, "tokenizer.json"}):
-        raise UsageError(f"--out {out} holds more than prepared data: move {foreign[0]} away, or choose another name")
+        raise UsageError(f"{out} holds more than prepared data: move {foreign[0]} away, or choose another name")
 
 
 def is_prepared(folder: Path) -> bool:

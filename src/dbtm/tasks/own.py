@@ -45,7 +45,7 @@ class Own(Task):
     def blocks(self) -> np.ndarray:
         """(N, L) tokens, memory-mapped; checked once."""
         if not self.data or not Path(self.data).is_file():
-            raise UsageError(f"no such data file: '{self.data}'; give --data FILE.npy with integer tokens")
+            raise UsageError(f"no such data file: '{self.data}'; name a .npy file of integer tokens")
         try:
             array = np.load(self.data, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
@@ -57,12 +57,12 @@ class Own(Task):
         if array.ndim == 1:
             array = array[: len(array) // self.length * self.length].reshape(-1, self.length)
         if array.shape[1] != self.length:
-            raise UsageError(f"{self.data} has sequences of length {array.shape[1]}, but --length is {self.length}")
+            raise UsageError(f"{self.data} has sequences of length {array.shape[1]}, but task.length is {self.length}")
         if not len(array):
             raise UsageError(f"{self.data} has no full sequence of length {self.length}")
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= self.vocab:
-            raise UsageError(f"{self.data} has token {low if low < 0 else high}, outside 0..{self.vocab - 1} (--vocab)")
+            raise UsageError(f"{self.data} has token {low if low < 0 else high}, outside 0..{self.vocab - 1} (task.vocab)")
         return array
 
     def data_sha256(self) -> str:

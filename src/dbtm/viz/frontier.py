@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from dbtm.evals.sweep.frontier import Point, frontier
 from dbtm.evals.sweep.tables import Curves
-from dbtm.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
+from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
 
 _MARKS = "osD^vP"
 

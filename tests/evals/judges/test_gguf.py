@@ -105,8 +105,9 @@ WIDE = [*gguf_writer.TOKENS, "more"]
         ({L + "feed_forward_length": 96}, "damaged: blk.0.ffn_gate.weight is (64, 32), not (96, 32)"),
         ({L + "feed_forward_length": "64"}, "llama.feed_forward_length is '64', not a whole number"),
         ({L + "embedding_length": 2**24, **ROTARY}, "damaged: token_embd.weight is (263, 32), not (263, 16777216)"),
-        ({L + "block_count": 3}, "see 'blk.2.attn_k.weight'"),
-        ({L + "block_count": 2**24}, "16777216 blocks and has 20 tensors"),
+        ({L + "block_count": 1}, "not hold the tensors of a plain Llama: see 'blk.1.attn_k.weight', 'blk.1.attn_n"),
+        ({L + "block_count": 3}, "20 tensors are too few for the 3 blocks"),
+        ({L + "block_count": 2**24}, "20 tensors are too few for the 16777216 blocks"),
         ({L + "block_count": 2**31}, "llama.block_count is 2147483648, not a whole number from 1 to 16777216"),
         ({L + "block_count": 0}, "llama.block_count is 0"),
         ({L + "context_length": 0}, "llama.context_length is 0, not a whole number from 2"),
@@ -156,6 +157,17 @@ def test_an_embedding_of_another_form_is_refused(tmp_path, shape):
     }
     path = gguf_writer.write(tmp_path / "a.gguf", gguf_writer.metadata(), {n: (w, 0) for n, w in tensors.items()})
     with pytest.raises(UsageError, match=r"no token_embd\.weight with two axes"):
+        GGUFJudge(path, CPU)
+
+
+@pytest.mark.parametrize(("missing", "more"), [("blk.1.attn_q.weight", None), (None, "rope_freqs.weight")])
+def test_tensors_are_those_of_a_plain_llama(tmp_path, missing, more):
+    tensors = {name: (w, 0) for name, w in gguf_writer.weights().items() if name != missing}
+    tensors |= {more: (np.ones(4, np.float32), 0)} if more else {}
+    path = gguf_writer.write(tmp_path / "a.gguf", gguf_writer.metadata(), tensors)
+    with pytest.raises(
+        UsageError, match=f"a.gguf does not hold the tensors of a plain Llama: see '{missing or more}'$"
+    ):
         GGUFJudge(path, CPU)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _CONTROL, _USER_DEFINED = 3, 4  # types of tokens that stand for themselves in a text
 _HEAD_ROWS = 512  # positions whose logits over the whole vocabulary are held at once
+_PER_BLOCK = 9  # tensors
 _LARGEST = 1 << 24  # for every size: above that of any Llama, and low enough that no weight's size in bytes overflows
 
 
@@ -102,8 +103,10 @@ def llama_config(file: "GGUF") -> LlamaConfig:
         eps=file.positive("llama.attention.layer_norm_rms_epsilon"),
         tied="output.weight" not in file.shapes,
     )
-    if config.depth > len(file.shapes):
-        raise UsageError(f"{file.path} is damaged: it states {config.depth} blocks and has {len(file.shapes)} tensors")
+    if config.depth * _PER_BLOCK > len(file.shapes):
+        raise UsageError(
+            f"{file.path} is damaged: {len(file.shapes)} tensors are too few for the {config.depth} blocks it states"
+        )
     if config.width % (2 * heads) or heads % config.kv_heads:
         raise UsageError(
             f"{file.path} is damaged: a width of {config.width} cannot be split into {heads} heads of even width that "

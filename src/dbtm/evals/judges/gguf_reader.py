@@ -18,7 +18,7 @@ from dbtm.core.errors import UsageError
 
 _VERSIONS = (2, 3)
 _MOST_ENTRIES = 4096  # tensors, or pairs of metadata; each costs a kilobyte, and a Llama has some hundreds
-_MOST_STRINGS = 500_000  # in all arrays; each costs 300 bytes, and the tokenizers read here have 100,000
+_MOST_STRINGS = 250_000  # in all arrays; each costs half a kilobyte, and the tokenizers read here have 100,000
 
 
 class _Reader(gguf.GGUFReader):

@@ -207,7 +207,8 @@ class Config(MethodConfig):
             )
         if distill.weight and run.model.self_condition:
             raise UsageError(
-                "model.self_condition=true has no part in self-distillation: leave it out, or set method.distill.weight=0"
+                "model.self_condition=true has no part in self-distillation: leave it out, or set "
+                "method.distill.weight=0"
             )
         if distill.weight and distill.start >= run.train.steps:
             raise UsageError(
@@ -277,7 +278,9 @@ class Options(SampleConfig):
             raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
         if options.repetition_penalty and not options.commit:
             if "repetition_penalty" in changes:
-                raise UsageError("repetition_penalty counts committed tokens, of which commit=False has none: leave it out")
+                raise UsageError(
+                    "repetition_penalty counts committed tokens, of which commit=False has none: leave it out"
+                )
             options = replace(options, repetition_penalty=0.0)
         return options
 

@@ -34,8 +34,6 @@ class DBTM(Method[Config, Options]):
     """Puts coupling, interpolant, map and losses together."""
 
     name = "dbtm"
-    Config = Config
-    Options = Options
     network: TransportMap
 
     def __init__(self, config: RunConfig):
@@ -297,6 +295,7 @@ class DBTM(Method[Config, Options]):
         some, length = slice(0, len(examples.tokens)), examples.tokens.shape[1]
         turn_B = (rng.uniform(examples.key(TURN), 1)[:, 0] * length).long()
         teacher, config = self.frozen["teacher"], self.settings.distill
+        assert isinstance(teacher, TransportMap)
         rounds, end = teacher_rollout(teacher, config, state.rows(some), examples.prompt, turn_B, self.rows)
         return distill_parts(
             self.network, rounds, end, noise_BLD[some], ~examples.prompt, self.weights["distill"], self.rows
@@ -313,8 +312,12 @@ class DBTM(Method[Config, Options]):
 
     def options(self) -> Options:
         """The prior's scale is the one of training unless the options have one."""
-        options: Options = super().options()
+        options = super().options()
         return options if options.sigma is not None else replace(options, sigma=self.settings.path.sigma)
+
+    def check_options(self, options: Options) -> None:
+        if options.scorer == "quality" and not self.settings.quality.enabled:
+            raise UsageError("this model has no quality head: use the scorer 'confidence'")
 
     def evaluator(self, network: TransportMap, replay: bool) -> Evaluator:
         plain = Evaluator.plain(network)

@@ -103,7 +103,7 @@ def _write_tokens(
             told.append({**source.about, "examples": kept, **left_out})
     left_out = {name: sum(source[name] for source in told) for name in ("too_long", "not_programs")}
     if not prompts and left_out["too_long"]:
-        raise UsageError(f"no example fits {layout.length} tokens: give a larger --length")
+        raise UsageError(f"no example fits {layout.length} tokens: give a larger length")
     if not prompts:
         raise UsageError(
             f"none of the {read} examples gives a Python program: mend their code, or the steps of their solutions"

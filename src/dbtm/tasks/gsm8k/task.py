@@ -61,8 +61,7 @@ class Gsm8k(Task):
     def prepared(self) -> Prepared:
         if not self.data:
             raise UsageError(
-                "no problems to train on: prepare some (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder, "
-                "--data DIR"
+                "no problems to train on: prepare some (`dbtm data gsm8k`) and name the folder, task.data"
             )
         found = Prepared(self.data)
         if (found.vocab, found.length) != (self.vocab, self.length):
@@ -78,8 +77,8 @@ class Gsm8k(Task):
 
         if not self.tokenizer and not self.data:
             raise UsageError(
-                "no tokenizer: prepare problems (dbtm data gsm8k FILE.jsonl --out DIR) and name the folder, --data "
-                "DIR, or name a tokenizer's file with task.tokenizer"
+                "no tokenizer: prepare problems (`dbtm data gsm8k`) and name the folder, task.data, or name a "
+                "tokenizer's file, task.tokenizer"
             )
         found = tokenizers.load(self.tokenizer or self.data)
         if tokenizers.size(found) != self.vocab:

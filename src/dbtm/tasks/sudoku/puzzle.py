@@ -28,7 +28,7 @@ def parse(text: str) -> Grid:
     """
     text, lines = text.removeprefix("\ufeff"), []
     if text.lower().startswith("puzzle"):
-        raise UsageError("this is a CSV of puzzles: dbtm eval sudoku --puzzles FILE takes it, dbtm solve one puzzle")
+        raise UsageError("this is a CSV of puzzles: `dbtm eval sudoku` takes it, `dbtm solve` one puzzle")
     for number, line in enumerate(text.splitlines(), start=1):
         allowed = _BETWEEN if any(character in _CELLS for character in line) else _FRAME
         for column, character in enumerate(line, start=1):

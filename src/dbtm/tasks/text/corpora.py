@@ -64,7 +64,7 @@ class Corpus:
             from datasets import load_dataset
         except ImportError:
             raise UsageError(
-                f"{self.name} comes through Hugging Face datasets: pip install 'dbtm[hf]', or name a copy, --local DIR"
+                f"{self.name} comes through Hugging Face datasets: pip install 'dbtm[hf]', or name a local copy"
             ) from None
         loaded = []
         for ours, theirs in self.splits:
@@ -73,7 +73,7 @@ class Corpus:
                     loaded.append((ours, load_dataset(self.hub, split=theirs, revision=self.revision)))
             except Exception as error:  # no network, no such revision ...: the library has many
                 reason = str(error).strip().split("\n")[0]
-                raise UsageError(f"cannot load {self.hub} ({reason}): name a copy, --local DIR") from None
+                raise UsageError(f"cannot load {self.hub} ({reason}): name a local copy") from None
         return [(ours, whole(_rows(dataset))) for ours, dataset in loaded]
 
     def files(self, folder: str) -> tuple[list[tuple[str | None, str]], list[str]]:

@@ -63,7 +63,7 @@ def encoded(items: Iterable[Item], coding: Coding, workers: int) -> Generator[En
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise UsageError("a process died, for want of memory perhaps: use fewer --workers") from None
+        raise UsageError("a process died, for want of memory perhaps: use fewer workers") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -28,7 +28,7 @@ def template(text: str) -> Parts:
     for i, piece in enumerate(_MARK.split(text)):
         parts += [piece] if i == 0 else [HOLE, piece]
     if HOLE not in parts:
-        raise UsageError("--infill has no hole: mark one with two or more underscores, as in 'The ____ of'")
+        raise UsageError("the text has no hole to fill: mark one with two or more underscores, as in 'The ____ of'")
     return parts
 
 
@@ -46,7 +46,7 @@ def place(task: Text, parts: Sequence[str | None], hole: int | None = None) -> t
     if n_given + n_holes * (hole or 1) > room:
         raise UsageError(
             f"{n_given} given and at least {n_holes * (hole or 1)} generated tokens are more than the {room} that a "
-            f"sequence of this model holds: give less text{'' if hole is None else ' or a smaller --hole'}"
+            f"sequence of this model holds: give less text{'' if hole is None else ' or smaller holes'}"
         )
     left, rest = divmod(room - n_given, n_holes) if hole is None else (hole, 0)
     row = [(token, True) for token in before]

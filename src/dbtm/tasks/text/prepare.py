@@ -36,15 +36,15 @@ class Layout:
     def __post_init__(self):
         fewest = 3 if self.edges else 1
         if self.length < fewest:
-            raise UsageError(f"--length {self.length} is too short: blocks need at least {fewest} tokens")
+            raise UsageError(f"length {self.length} is too short: blocks need at least {fewest} tokens")
         if self.length > SHARD_TOKENS:
-            raise UsageError(f"--length {self.length} is too long: blocks hold at most {SHARD_TOKENS} tokens")
+            raise UsageError(f"length {self.length} is too long: blocks hold at most {SHARD_TOKENS} tokens")
         if not 0 <= self.validation < 1:
-            raise UsageError(f"--validation {self.validation} must be a share of the documents, from 0 to below 1")
+            raise UsageError(f"validation {self.validation} must be a share of the documents, from 0 to below 1")
         if not 0 <= self.seed < 2**63:
-            raise UsageError(f"--seed {self.seed} must be from 0 to 2^63 - 1")
+            raise UsageError(f"seed {self.seed} must be from 0 to 2^63 - 1")
         if self.dtype not in ("auto", *DTYPES):
-            raise UsageError(f"--dtype {self.dtype} is not a choice; choose one of: auto, {', '.join(DTYPES)}")
+            raise UsageError(f"dtype {self.dtype} is not a choice; choose one of: auto, {', '.join(DTYPES)}")
 
     def split_of(self, text: str) -> str:
         """A document's split is a function of how its text begins: equal documents never stand on both sides."""
@@ -56,7 +56,7 @@ class Layout:
         dtype = ("uint16" if vocab <= 1 << 16 else "uint32") if self.dtype == "auto" else self.dtype
         most = 1 << (8 * np.dtype(DTYPES[dtype]).itemsize)
         if vocab > most:
-            raise UsageError(f"a vocabulary of {vocab} does not fit {dtype}, which holds {most}: use --dtype uint32")
+            raise UsageError(f"a vocabulary of {vocab} does not fit {dtype}, which holds {most}: use dtype uint32")
         return dtype
 
 
@@ -124,7 +124,7 @@ def _write_shards(
         if wanted and not values["blocks"]:
             raise UsageError(
                 f"too little text for {split}: {documents[split]} documents of {values['tokens_left_over']} tokens do "
-                f"not fill a block of {layout.length}: give more text, a smaller --length or another --validation"
+                f"not fill a block of {layout.length}: give more text, a smaller length or another validation share"
             )
         found[split] = values
     return found

@@ -39,10 +39,10 @@ def _json_text(line: str, where: str, field: str) -> str:
         raise UsageError(f"{where} is not JSON that can be read: {error}") from None
     if not isinstance(record, dict) or field not in record:
         has = f"it has {', '.join(map(repr, record))}" if isinstance(record, dict) else "it is not an object"
-        raise UsageError(f"{where} has no text in '{field}' ({has}): name the right one with --field")
+        raise UsageError(f"{where} has no text in '{field}' ({has}): name the right field")
     text = record[field]
     if not isinstance(text, str):
-        raise UsageError(f"{where} has {_kind(text)} in '{field}', not text: name the right one with --field")
+        raise UsageError(f"{where} has {_kind(text)} in '{field}', not text: name the right field")
     if "\\u" in line and any("\ud800" <= c <= "\udfff" for c in text):
         raise UsageError(f"{where} has half of a surrogate pair in '{field}': it is not valid Unicode")
     return text
@@ -81,4 +81,4 @@ def _check_text(path: str, column: Any) -> None:
 
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        raise UsageError(f"{path}: the column '{column.name}' is {column.type}, not text: name another with --field")
+        raise UsageError(f"{path}: the column '{column.name}' is {column.type}, not text: name another field")

@@ -93,7 +93,7 @@ def _no_json(chunks: Iterable[str], path: str) -> Iterator[str]:
     for chunk in chunks:
         line, ends, _ = chunk.partition("\n")
         if first and ends and records.is_object(line):
-            way = "read it with --field text" if read_once(path) else "name it .jsonl"
+            way = "name the field of its text" if read_once(path) else "name it .jsonl"
             raise UsageError(f"{called(path)} looks like JSON lines: {way}, or give plain text as a .txt file")
         first = False
         yield chunk

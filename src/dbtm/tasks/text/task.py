@@ -59,8 +59,8 @@ class Text(Task):
         if not self.data:
             words = self.tokenizer or "train:8192"
             raise UsageError(
-                f"no text: prepare some (dbtm data text --input FILE --tokenizer {words} --length {self.length} "
-                "--out DIR) and name it with --data DIR"
+                f"no text: prepare some (`dbtm data text`, tokenizer {words}, length {self.length}) and name its folder, "
+                "task.data"
             )
         found = Prepared(self.data)
         if (found.vocab, found.length) != (self.vocab, self.length):

@@ -35,7 +35,7 @@ def asked_size(name: str) -> int | None:
     size = name.removeprefix("train:")
     if not (re.fullmatch(r"\d{1,9}", size, re.ASCII) and _BYTES < int(size) <= MOST_SIZE):
         raise UsageError(
-            f"--tokenizer {name}: a trained vocabulary has at least {_BYTES + 1} entries (all bytes and the end of "
+            f"tokenizer {name}: a trained vocabulary has at least {_BYTES + 1} entries (all bytes and the end of "
             f"text) and at most {MOST_SIZE}, as in train:8192"
         )
     return int(size)
@@ -70,7 +70,7 @@ def load(name: str) -> Tokenizer:
     except Exception as error:
         raise UsageError(
             f"the tokenizer '{name}' is neither here nor to be had from the Hugging Face hub ({_line(error)}): give a "
-            f"local file, --tokenizer PATH/{FILE}, or train one"
+            f"local file, PATH/{FILE}, or train one"
         ) from None
 
 
@@ -106,7 +106,7 @@ def edges(tokenizer: Tokenizer, eos: str | None = None) -> Edges:
     end = next((i for i in map(tokenizer.token_to_id, names) if i is not None), None)
     if end is None:
         unknown = "none of " + ", ".join(_ENDS) if eos is None else f"no '{eos}'"
-        raise UsageError(f"the tokenizer has {unknown}: name its end-of-text token with --eos")
+        raise UsageError(f"the tokenizer has {unknown}: name its end-of-text token")
     begin = next((i for i in map(tokenizer.token_to_id, _BEGINNINGS) if i is not None), end)
     return Edges(begin, end)
 

@@ -4,6 +4,7 @@ import copy
 
 import torch
 
+from dbtm.config import Shape
 from tests.conftest import random_map
 
 
@@ -20,33 +21,33 @@ def same(a, b, tolerance=1e-5):
 def test_folding_changes_nothing():
     for changes in ({}, {"backbone": "delta", "pattern": "gdn,attn"}):
         model = random_map(**changes)
-        x = torch.randn(2, model.config.length, model.config.vocab)
+        x = torch.randn(2, model.shape.length, model.shape.vocab)
         before = outputs(model, x)
-        assert same(outputs(model.fix(), x), before)
-        assert any(module.fixed is not None for module in model.trunk.blocks)
+        assert same(outputs(model.fold(), x), before)
+        assert any(module.folded_dtype is not None for module in model.trunk.blocks)
 
 
 def test_what_may_change_the_weights_undoes_it():
     model, other = random_map(), random_map(seed=5)
-    x = torch.randn(2, model.config.length, model.config.vocab)
-    model.fix().load_state_dict(other.state_dict())
+    x = torch.randn(2, model.shape.length, model.shape.vocab)
+    model.fold().load_state_dict(other.state_dict())
     assert same(outputs(model, x), outputs(other, x))
-    wide = copy.deepcopy(model.fix()).double()
+    wide = copy.deepcopy(model.fold()).double()
     assert same(outputs(wide, x.double()), outputs(other, x), 1e-4)
-    model.fix().train()
+    model.fold().train()
     model.logits(model.embed_dense(x)[0])[0].sum().backward()
     assert all(p.grad is not None for block in model.trunk.blocks for p in block.parameters())
     model.eval()
-    model.fix().compute_dtype = torch.bfloat16  # the folded matrices are of another dtype: not used
+    model.fold().compute_dtype = torch.bfloat16  # the folded matrices are of another dtype: not used
     half = outputs(model, x)
-    model.unfix()
+    model.unfold()
     assert same(outputs(model, x), half, 1e-6)
 
 
 def test_logits_are_not_rounded_where_nothing_is_trained():
     """Half-precision states, but sums in float32, as the losses see them: ties would decide by the lowest token."""
     torch.manual_seed(0)
-    head = random_map(vocab=500, width=64, heads=2).head
+    head = random_map(shape=Shape(500, 9), width=64, heads=2).head
     x = torch.randn(4, 7, 64, dtype=torch.bfloat16)
     with torch.no_grad():
         z, _ = head(x)
