@@ -7,10 +7,9 @@ from pathlib import Path
 
 from typer.main import get_command
 
-from dbtm import methods
+from dbtm.checkpoint.loading import find
 from dbtm.cli import app
-from dbtm.loading import find
-from dbtm.tasks import base
+from dbtm.core.registry import METHODS, TASKS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -34,14 +33,14 @@ def test_the_page_on_ones_own_runs(tmp_path, monkeypatch, capsys):
         for code in blocks:
             exec(compile(code, "own.md", "exec"), told)
     finally:
-        base._TASKS.pop("parity", None)
-        methods._METHODS.pop("cross-entropy", None)
+        TASKS.known.pop("parity", None)
+        METHODS.known.pop("bigram", None)
     out, err = capsys.readouterr()
     assert out.count("[[") == 2
-    assert "score" in err
+    assert "right_4" in err
     assert "cross_entropy" in err
-    saved = [json.loads(path.read_text())["method"] for path in tmp_path.glob("runs/*/step-*/config.json")]
-    assert sorted(saved) == ["cross-entropy", "dbtm"]
+    saved = [json.loads(path.read_text())["method"]["name"] for path in tmp_path.glob("runs/*/step-*/config.json")]
+    assert sorted(saved) == ["bigram", "dbtm"]
 
 
 def test_its_tables_are_those_of_results():

@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 
 # public name -> module; nothing heavy is imported until a name is used
 _PUBLIC = {
+    "Backbone": "dbtm.nn",
     "Batch": "dbtm.tasks",
     "Examples": "dbtm.methods.base",
     "MethodConfig": "dbtm.config",

@@ -111,8 +111,8 @@ def test_limits_are_those_that_are_asked_for():
         assert strict.run(talk + " " * 80).kind == "parse"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="system-wide walls of Linux")
-def test_the_walls_of_linux_are_up(sandbox):
+@pytest.mark.skipif(sys.platform != "linux", reason="confinement by Linux")
+def test_linux_confines_programs(sandbox):
     assert any(means.startswith("limits (cpu, as, fsize, nproc, nofile") for means in sandbox.means)
     assert "seccomp" in sandbox.means
     assert "no capabilities" in sandbox.means
@@ -184,7 +184,7 @@ def test_as_many_workers_as_cores_of_this_process(monkeypatch):
     assert Sandbox(workers=5).workers == 5
 
 
-def test_missing_walls_are_told_once(capsys, monkeypatch):
+def test_missing_means_are_warned_of_once(capsys, monkeypatch):
     monkeypatch.setattr(Sandbox, "missing", ["a wall that nobody has"])
     for _ in range(2):
         Sandbox().warn()

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 import torch.multiprocessing as mp
 
-from dbtm.config import DistillConfig
-from dbtm.train import checkpoint
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.methods.dbtm import DistillConfig
 from dbtm.train.loop import ASK_EVERY, Trainer
 from tests.train.test_resume import tiny_run
 

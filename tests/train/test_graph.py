@@ -6,25 +6,23 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dbtm.config import DistillConfig, LossConfig, RilConfig
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.core.graphs import WARM_UP
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM
+from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, RilConfig
 from dbtm.tasks.toy import Markov
 from dbtm.train.graph import GraphedBackward
 from tests.conftest import tiny_config
-from tests.train.test_resume import tiny_run
+from tests.train.test_resume import changed, tiny_run
 
 STEPS, START = 12, 5
 
 
 def config(vocab: int = 5, distill: DistillConfig = DistillConfig()):
-    model = tiny_config(vocab=vocab, length=6, dropout=0.2)
     return tiny_run(
         task=Markov(vocab=vocab, length=6),
-        model=model,
+        model=tiny_config(dropout=0.2),
         loss=LossConfig(),
         ril=RilConfig(weight=1.0, depths=(2,), start=START),
         distill=distill,
@@ -43,7 +41,7 @@ def raw(step: int, prompt: torch.Tensor) -> Examples:
 
 def run(call, method):
     """Terms and gradients of every step, gradients kept in place as the trainer does for a graph."""
-    out, model = [], method.model
+    out, model = [], method.network
     for step in range(STEPS):
         torch.manual_seed(step)
         terms = {name: value.clone() for name, value in call(examples(step, method)).items()}
@@ -54,7 +52,7 @@ def run(call, method):
 
 
 def test_replayed_steps_equal_plain_ones():
-    plain, graphed = DBTM(config()), DBTM(config())
+    plain, graphed = (DBTM(config()).start() for _ in range(2))
     recorded = []
 
     def record(call):
@@ -76,13 +74,13 @@ def test_replayed_steps_equal_plain_ones():
 
 
 def test_a_new_teacher_is_recorded_anew():
-    method = DBTM(config(distill=DistillConfig(weight=1.0, start=3, refresh=2)))
+    method = DBTM(config(distill=DistillConfig(weight=1.0, start=3, refresh=2))).start()
     recorded = []
     graphed = GraphedBackward(method, 1.0, lambda call: recorded.append(call) or call)
     assert [method.phase(step)[-1] for step in range(8)] == [0, 0, 0, 1, 1, 2, 2, 3]
     run(graphed, method)
     assert len(recorded) == 0  # no phase of these lasts longer than the warm-up
-    teachers = DBTM(replace(config(distill=DistillConfig(weight=1.0, start=0, refresh=4)), ril=RilConfig()))
+    teachers = DBTM(changed(config(distill=DistillConfig(weight=1.0, start=0, refresh=4)), ril=RilConfig())).start()
     run(GraphedBackward(teachers, 1.0, lambda call: recorded.append(call) or call), teachers)
     assert len(recorded) == STEPS // 4
 
@@ -90,8 +88,9 @@ def test_a_new_teacher_is_recorded_anew():
 @pytest.mark.parametrize("scorer", ["confidence", "spread"])
 def test_a_step_that_visits_every_row_is_the_same_step(scorer, monkeypatch):
     """A recorded step cannot ask which rows have a weight: it visits all, and the gradients are the same."""
-    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer=scorer, count_committed_now=scorer == "confidence")
-    some, every = DBTM(config(80, distill)), DBTM(config(80, distill))
+    supervise = "uncommitted" if scorer == "confidence" else "remaining"
+    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer=scorer, supervise=supervise)
+    some, every = (DBTM(config(80, distill)).start() for _ in range(2))
     visited = []
 
     def rows(mask):
@@ -124,10 +123,10 @@ class Waiting(TorchDispatchMode):
 
 
 def test_a_recorded_step_never_waits_for_the_gpu(monkeypatch):
-    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer="spread", count_committed_now=False)
-    made = replace(config(80, distill), ril=RilConfig(weight=1.0, depths=(2,), context=0.4))
-    assert made.path.coupling == "ot"
-    method = DBTM(made)
+    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer="spread", supervise="remaining")
+    made = changed(config(80, distill), ril=RilConfig(weight=1.0, depths=(2,), context=0.4))
+    assert made.method.path.coupling == "ot"
+    method = DBTM(made).start()
     some, waits = examples(7, method), Waiting()
     with waits:
         backward(method, some)
@@ -142,8 +141,8 @@ def test_a_recorded_step_never_waits_for_the_gpu(monkeypatch):
 def test_steps_that_wait_for_the_cpu_are_refused():
     run = config()
     run = replace(run, train=replace(run.train, graph=True))
-    with pytest.raises(UsageError, match=r"path\.coupling=independent"):
-        replace(run, ril=replace(run.ril, fresh_noise=True))
+    with pytest.raises(UsageError, match=r"method\.path\.coupling=independent"):
+        changed(run, ril=replace(run.method.ril, fresh_noise=True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
@@ -151,9 +150,10 @@ def test_steps_that_wait_for_the_cpu_are_refused():
 def test_recorded_on_a_gpu(vocab):
     """With dropout: a replay draws it from the seed of its own step. A large vocabulary has a teacher beside it."""
     made = config(vocab, DistillConfig(weight=float(vocab > 64), depth=2, start=0, refresh=6))
-    plain, graphed = DBTM(made), DBTM(replace(made, train=replace(made.train, graph=True)))
+    graph = replace(made, train=replace(made.train, graph=True))
+    plain, graphed = (DBTM(each).start() for each in (made, graph))
     for method in (plain, graphed):
-        for module in (method.model, *method.frozen.values()):
+        for module in (method.network, *method.frozen.values()):
             module.cuda()
 
     def moved(call):

@@ -33,7 +33,7 @@ def test_muon_takes_the_block_matrices_only():
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_optimizer_state_round_trip(name):
     def fresh():
-        model = random_map(quality=False)
+        model = random_map(quality=None)
         return model, build_optimizers(model, OptimConfig(name=name), fused=False)
 
     def steps(model, optimizers, n):
@@ -66,7 +66,7 @@ def test_learning_rate_is_a_factor_of_the_peak():
 
 @pytest.mark.parametrize("warmup", [True, False])
 def test_ema_is_the_recursion(warmup):
-    model = random_map(quality=True)
+    model = random_map()
     ema = EMA(model, 0.9, warmup)
     name = "quality.out.weight"  # the head has its own average, like every parameter
     want = dict(model.named_parameters())[name].detach().clone()

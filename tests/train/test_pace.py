@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dbtm.config import DistillConfig
+from dbtm.checkpoint import folder as checkpoint
 from dbtm.core.errors import UsageError
-from dbtm.train import checkpoint, loop, pace
+from dbtm.methods.dbtm import DistillConfig
+from dbtm.train import loop, pace
 from dbtm.train.loop import fit
 from tests.train.test_resume import tiny_run
 
@@ -88,7 +89,7 @@ def test_a_long_warm_up_is_cut_and_a_late_start_is_refused(tmp_path):
     folder = fit(config, tmp_path / "warm", minutes=0.02)
     assert checkpoint.read_json(folder, "config")["optim"]["warmup"] < 10**6
     late = tiny_run(distill=DistillConfig(weight=1.0, start=10**6), train=replace(config.train, steps=10**7))
-    with pytest.raises(UsageError, match=r"distill\.start=1000000"):
+    with pytest.raises(UsageError, match=r"method\.distill\.start=1000000"):
         fit(late, tmp_path / "late", minutes=0.05)
     assert checkpoint.latest(tmp_path / "late") is not None
 

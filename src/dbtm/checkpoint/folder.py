@@ -15,15 +15,17 @@ So a folder named step-* is complete at every moment, whenever the process is ki
 """
 
 import json
+import math
 import os
 import re
 import shutil
+import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from dbtm.core import atomic
@@ -32,7 +34,9 @@ from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import is_prepared
 
 MANIFEST = "manifest.json"
-_NAME = re.compile(r"step-(\d{8,})")
+_NAME = re.compile(r"step-(\d{8,18})")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+MOST_JSON = 64 << 20  # bytes
 
 
 def write(
@@ -42,65 +46,134 @@ def write(
     files: Mapping[str, str] | None = None,
 ) -> Path:
     """Write one checkpoint: {name: tensors} as safetensors, {name: JSON-able or text} as JSON, {file name: text} as it
-    is. Atomic.
+    is. Atomic: where the disk is full, or the process is interrupted, nothing of it is left.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".writing-{folder.name}-{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    temporary = folder.with_name(f".writing-{folder.name}-{_own_name()}")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        _fill(temporary, tensors, documents, files or {})
+        for path in [*temporary.iterdir(), temporary]:
+            atomic.sync(path)
+        if folder.exists():  # the same step again (a resumed run): the old one steps aside first
+            _remove(folder)
+        temporary.rename(folder)
+        atomic.sync(folder.parent)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
+        raise UsageError(
+            f"cannot save {folder}: {reason}; earlier checkpoints are as they were, and the run can be resumed from them"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _fill(
+    temporary: Path,
+    tensors: dict[str, dict[str, torch.Tensor]],
+    documents: dict[str, Any],
+    files: Mapping[str, str],
+) -> None:
     for name, values in tensors.items():
         save_file({k: v.detach().cpu().contiguous() for k, v in values.items()}, temporary / f"{name}.safetensors")
     for name, document in documents.items():
         text = document if isinstance(document, str) else json.dumps(document, indent=2) + "\n"
-        (temporary / f"{name}.json").write_text(text)
-    for name, text in (files or {}).items():
+        (temporary / f"{name}.json").write_text(text, encoding="utf-8")
+    for name, text in files.items():
         (temporary / name).write_text(text, encoding="utf-8")
     manifest = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
-    (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-    for path in [*temporary.iterdir(), temporary]:
-        atomic.sync(path)
-    if folder.exists():  # the same step again (a resumed run): the old one steps aside first
-        _remove(folder)
-    temporary.rename(folder)
-    atomic.sync(folder.parent)
-    return folder
+    (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _own_name() -> str:
+    """Of this process, for folders that it is at work on."""
+    host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:40] or "host"
+    return f"{host}-{os.getpid()}"
+
+
+def _dead(leftover: Path) -> bool:
+    """Whether the process that was at work on a folder is gone. Only called by who holds the run's lock, so that a
+    process of another machine cannot be at work.
+    """
+    host, _, pid = leftover.name.rpartition("-")
+    if not host.endswith(_own_name().rpartition("-")[0]) or not pid.isdigit():
+        return True
+    if int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # someone else's process
+        return False
+    return False
 
 
 def _remove(folder: Path) -> None:
     """Delete a checkpoint so that a kill on the way never leaves half of it under its name."""
-    aside = folder.with_name(f".removing-{folder.name}-{os.getpid()}")
+    aside = folder.with_name(f".removing-{folder.name}-{_own_name()}")
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """{name: sha256} of a checkpoint's files, refused where one of `names` is not among them."""
+    """{name: sha256} of a checkpoint's files, refused where one of `names` is not among them.
+
+    Names are those of files in the folder itself: no paths, no hidden files.
+    """
     path = folder / MANIFEST
     if not path.is_file():
         raise UsageError(f"{folder} is not a checkpoint: it has no {MANIFEST}")
-    try:
-        manifest = json.loads(path.read_text())
-    except json.JSONDecodeError:
-        raise UsageError(f"{path} is damaged: it is not JSON") from None
+    manifest = read_document(path)
     if not isinstance(manifest, dict) or not set(names) <= manifest.keys():
         if is_prepared(folder):
-            raise UsageError(
-                f"{folder} is prepared data, not a checkpoint: a recipe can be trained on it"
-            )
+            raise UsageError(f"{folder} is prepared data, not a checkpoint: a recipe can be trained on it")
         raise UsageError(f"{path} is damaged: it does not list the files of a checkpoint")
+    for name, digest in manifest.items():
+        if not _FILE.fullmatch(name) or name == MANIFEST or not isinstance(digest, str):
+            raise UsageError(f"{path} is damaged: {name[:80]!r} is not a file of a checkpoint")
     return manifest
 
 
 def verify(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Refuse a checkpoint with a missing, truncated or altered file, by name."""
+    """Refuse a checkpoint with a missing, truncated or altered file, by name; a link must not lead out of the folder."""
     for name, digest in listed(folder, names or ["config.json"]).items():
         if names is not None and name not in names:
             continue
-        if not (folder / name).is_file():
+        path = folder / name
+        if not path.is_file():
             raise UsageError(f"{folder} is damaged: {name} is missing")
-        if sha256(folder / name) != digest:
-            raise UsageError(f"{folder / name} is damaged: its sha256 is not the one in {MANIFEST}")
+        if path.is_symlink() and path.resolve().parent != folder.resolve():
+            raise UsageError(f"{path} is a link out of the checkpoint: copy the file itself")
+        if sha256(path) != digest:
+            raise UsageError(f"{path} is damaged: its sha256 is not the one in {MANIFEST}")
+
+
+def read_document(path: Path) -> Any:
+    """A JSON file, refused in a line where it is none."""
+    try:
+        if path.stat().st_size > MOST_JSON:
+            raise UsageError(f"{path} is damaged: no such file of a checkpoint is larger than {MOST_JSON >> 20} MiB")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        raise UsageError(f"{path} is damaged: it is not JSON") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def read_shapes(folder: Path, name: str) -> dict[str, tuple[int, ...]]:
+    """{name: shape} of a file of tensors, from its header alone."""
+    path = folder / f"{name}.safetensors"
+    if not path.is_file():
+        raise UsageError(f"{folder} has no {path.name}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 - no dictionary
+    except (SafetensorError, OSError) as error:
+        raise UsageError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
 
 
 def read_tensors(folder: Path, name: str, device: str | torch.device = "cpu") -> dict[str, torch.Tensor]:
@@ -113,8 +186,12 @@ def read_tensors(folder: Path, name: str, device: str | torch.device = "cpu") ->
         raise UsageError(f"{path} is damaged: {error}") from None
 
 
-def read_json(folder: Path, name: str) -> Any:
-    return json.loads((folder / f"{name}.json").read_text())
+def read_state(folder: Path) -> dict[str, Any]:
+    """state.json: step, samples seen, sha256 of the data."""
+    state = read_document(folder / "state.json")
+    if not isinstance(state, dict) or not isinstance(state.get("step"), int) or state["step"] < 0:
+        raise UsageError(f"{folder / 'state.json'} is damaged: it has no step")
+    return state
 
 
 def all_in(run: Path) -> list[Path]:
@@ -141,22 +218,31 @@ def set_best(run: Path, folder: Path, score: float, measured: dict[str, Any]) ->
 
 
 def best(run: Path) -> dict[str, Any] | None:
-    """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, where one is known."""
+    """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, where one is known.
+
+    A damaged note is forgotten; the next evaluation writes it anew.
+    """
     path = run / "best.json"
+    if not path.is_file():
+        return None
     try:
-        return json.loads(path.read_text()) if path.is_file() else None
-    except json.JSONDecodeError:
-        return None  # a damaged note is forgotten; the next evaluation writes it anew
+        note = read_document(path)
+    except UsageError:
+        return None
+    known = isinstance(note, dict) and isinstance(note.get("checkpoint"), str)
+    score = note.get("score") if known else None
+    return note if isinstance(score, int | float) and math.isfinite(score) else None
 
 
 def prune(run: Path, keep: int) -> None:
-    """Keep the last `keep` and the best; sweep up what killed processes left."""
+    """Keep the last `keep` and the best; sweep up what dead processes left. For who holds the run's lock."""
     known = best(run)
     for folder in all_in(run)[:-keep]:
         if known is None or folder.name != known["checkpoint"]:
             _remove(folder)
     for leftover in [*run.glob(".writing-step-*"), *run.glob(".removing-step-*")]:
-        shutil.rmtree(leftover, ignore_errors=True)
+        if _dead(leftover):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def find(path: str | Path) -> Path:

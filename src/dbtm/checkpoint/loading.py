@@ -10,7 +10,7 @@ from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint.migrate import read_config
 from dbtm.core.device import fast_bf16, pick_device
 from dbtm.core.errors import UsageError
-from dbtm.methods.base import method_of
+from dbtm.methods.base import Method, method_of
 from dbtm.sampling import Sampler
 
 PACKAGED = Path(str(files("dbtm"))) / "models"
@@ -35,9 +35,10 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     checkpoint.verify(folder, needed | small)
     config = read_config(folder)
     config = replace(config, task=config.task.with_files({name: folder / name for name in small}))
-    weights = checkpoint.read_tensors(folder, "ema")
     target = pick_device(device)
     method = method_of(config)
+    refuse_misfit(method, folder)
+    weights = checkpoint.read_tensors(folder, "ema")
     with torch.random.fork_rng():
         network = method.build()
     if weights["embedding"].dtype == torch.bfloat16 and fast_bf16(target):
@@ -47,3 +48,18 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
         network.compute_dtype = torch.bfloat16
     network.to(target).eval().requires_grad_(False).fold()
     return method.sampler(network)
+
+
+def refuse_misfit(method: Method, folder: Path, name: str = "ema") -> None:
+    """Refuse weights that are not those of the configured network, before anything of their size is made."""
+    shapes = checkpoint.read_shapes(folder, name)
+    blocks = len({key.split(".")[2] for key in shapes if key.startswith("trunk.blocks.")})
+    where = folder / f"{name}.safetensors"
+    if blocks != method.config.model.depth:
+        raise UsageError(f"{where} has {blocks} blocks, but its configuration model.depth={method.config.model.depth}")
+    with torch.device("meta"):
+        wanted = {key: tuple(value.shape) for key, value in method.build().state_dict().items()}
+    for key in wanted | shapes:
+        if wanted.get(key) != shapes.get(key):
+            has, needs = (str(list(x[key])) if key in x else "nothing" for x in (shapes, wanted))
+            raise UsageError(f"{where} does not fit its configuration: {key[:80]!r} is {has}, not {needs}")

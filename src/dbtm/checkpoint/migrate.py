@@ -1,23 +1,17 @@
 """Configurations of earlier versions, brought to today's form before they are read."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from dbtm.checkpoint.folder import read_document
 from dbtm.config import RunConfig, from_dict
-from dbtm.core.errors import UsageError
 
 _DBTM = ("path", "loss", "ril", "distill")
 
 
 def read_config(folder: Path) -> RunConfig:
     """The configuration of a checkpoint, whichever version wrote it."""
-    path = folder / "config.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is damaged: it is not JSON ({error})") from None
-    return from_dict(migrated(values))
+    return from_dict(migrated(read_document(folder / "config.json")))
 
 
 def migrated(values: Any) -> Any:

@@ -8,6 +8,10 @@ from dbtm.core.errors import UsageError
 from dbtm.core.settings import Section
 
 PATTERN = "gdn,gdn,gdn,attn"  # the paper's (app:language-exp-details)
+LIMITS = {
+    "width": 1 << 17, "depth": 4096, "heads": 4096, "ffn": 256, "cond_dim": 1 << 17, "loops": 1024, "conv_width": 256
+}  # fmt: skip
+"""Largest sizes: a configuration from elsewhere must not take all memory or time before its weights are looked at."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class ModelConfig(Section):
     def __post_init__(self):
         self.positive("width", "depth", "heads", "ffn", "cond_dim", "loops", "embed_std")
         self.not_negative("conv_width")
+        for name, most in LIMITS.items():
+            self.in_range(0, most, name)
         if not 0 <= self.dropout < 1:
             raise UsageError(f"model.dropout={self.dropout} must be at least 0 and below 1")
         check_heads("model", self.width, self.heads)

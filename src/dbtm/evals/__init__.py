@@ -1,1 +1,1 @@
-"""How good a trained map is, as numbers with intervals and with what is needed to get them again."""
+"""How good a trained model is, as numbers with intervals and with what is needed to get them again."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from dbtm.core.errors import UsageError
 from dbtm.evals.intervals import wilson
-from dbtm.sampling.sampler import Sampler
+from dbtm.evals.settings import described
+from dbtm.sampling import Sampler
 from dbtm.sandbox import KINDS, Outcome, Sandbox
 from dbtm.tasks.base import Task
 from dbtm.tasks.gsm8k.answers import verdict
@@ -25,7 +26,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class ProgramScore:
-    """One set of programs: those of a model at one budget, or given ones, which have no options of sampling."""
+    """One set of programs: those of a model at one setting of its sampler, or given ones, which have no settings."""
 
     correct: int
     total: int
@@ -33,8 +34,8 @@ class ProgramScore:
     """How many of the others failed for which reason."""
     run_seconds: float
     """To run the programs."""
-    options: dict[str, Any] | None = None
-    """The sampler's."""
+    settings: dict[str, Any] | None = None
+    """The sampler's (`settings.described`)."""
     mean_nfe: float | None = None
     sample_seconds: float | None = None
     """To generate the programs."""
@@ -50,12 +51,12 @@ class ProgramScore:
         }
         if self.sample_seconds is not None:
             derived["programs_sampled_per_second"] = self.total / self.sample_seconds
-        values = {name: value for name, value in asdict(self).items() if value is not None and name != "options"}
-        return (self.options or {}) | values | derived
+        values = {name: value for name, value in asdict(self).items() if value is not None and name != "settings"}
+        return (self.settings or {}) | values | derived
 
 
 @dataclass(frozen=True)
-class Result:
+class ProblemResult:
     """One problem: its program and what came of it."""
 
     example: Example
@@ -78,12 +79,12 @@ class Result:
 
 def judge(
     examples: Sequence[Example], programs: Sequence[str], sandbox: Sandbox, progress: Progress | None = None
-) -> list[Result]:
+) -> list[ProblemResult]:
     """Run every program and compare what it returns."""
     results = []
     for example, program, outcome in zip(examples, programs, sandbox.map(programs), strict=True):
         assert example.answer is not None
-        results.append(Result(example, program, outcome, verdict(outcome, example.answer)))
+        results.append(ProblemResult(example, program, outcome, verdict(outcome, example.answer)))
         if progress is not None:
             progress(len(results))
     return results
@@ -91,7 +92,7 @@ def judge(
 
 def given_programs(
     examples: Sequence[Example], sandbox: Sandbox, progress: Progress | None = None
-) -> tuple[ProgramScore, list[Result]]:
+) -> tuple[ProgramScore, list[ProblemResult]]:
     """The examples' own programs: a test of the harness itself."""
     start = time.perf_counter()
     results = judge(examples, [example.code for example in examples], sandbox, progress)
@@ -105,59 +106,64 @@ def solve(
     *,
     seed: int = 0,
     progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
     **options: Any,
-) -> tuple[ProgramScore, list[Result]]:
+) -> tuple[ProgramScore, list[ProblemResult]]:
     """A model's programs at one setting. `progress` counts sampled programs, then run ones."""
     task = gsm8k_task(sampler.task)
-    chosen = sampler.with_options(**options)
+    chosen = described(sampler, options)
     given, fits_B = task.given([example.question for example in examples])
     start = time.perf_counter()
     tokens_BL, mean_nfe = np.empty((0, task.length), dtype=np.int64), 0.0
     if fits_B.any():
-        trace = sampler.sample(**given, seed=seed, progress=progress, **options)
+        trace = sampler.sample(**given, seed=seed, progress=progress, cancelled=cancelled, **options)
         tokens_BL, mean_nfe = trace.tokens, float(trace.nfe.mean())
     sampled = time.perf_counter()
     programs = task.programs(tokens_BL, given["clean"])
     tried = [example for example, fits in zip(examples, fits_B) if fits]
     done = iter(judge(tried, programs, sandbox, None if progress is None else lambda n: progress(len(examples) + n)))
     too_long = Outcome("long", detail=f"the question fills all {task.length} tokens")
-    results = [next(done) if fits else Result(example, "", too_long, "long") for example, fits in zip(examples, fits_B)]
-    row = ProgramScore(
+    results = [
+        next(done) if fits else ProblemResult(example, "", too_long, "long") for example, fits in zip(examples, fits_B)
+    ]
+    score = ProgramScore(
         **_counts(results),
         run_seconds=time.perf_counter() - sampled,
-        options=chosen.shown(),
+        settings=chosen,
         mean_nfe=mean_nfe,
         sample_seconds=sampled - start,
     )
-    return row, results
+    return score, results
 
 
-def sweep(
+def solve_at(
     sampler: Sampler,
     examples: Sequence[Example],
     sandbox: Sandbox,
-    settings: Sequence[dict[str, Any]],
+    settings: Sequence[Mapping[str, Any]],
     *,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Iterator[tuple[ProgramScore, list[Result]]]:
-    """One row for every setting of the sampler. The first evaluation pays for allocations and kernel choices: it is
+    cancelled: Callable[[], bool] | None = None,
+) -> Iterator[tuple[ProgramScore, list[ProblemResult]]]:
+    """One score for every setting of the sampler. The first evaluation pays for allocations and kernel choices: it is
     made before the clock runs.
     """
     first, _ = gsm8k_task(sampler.task).given([examples[0].question])
     if len(first["tokens"]):
-        sampler.sample(**first, **settings[0])
+        sampler.sample(**first, cancelled=cancelled, **settings[0])
     for options in settings:
-        yield solve(sampler, examples, sandbox, seed=seed, progress=progress, **options)
+        yield solve(sampler, examples, sandbox, seed=seed, progress=progress, cancelled=cancelled, **options)
 
 
 def gsm8k_task(task: Task | None) -> Gsm8k:
+    """The task of a checkpoint, refused where it is not one of word problems."""
     if not isinstance(task, Gsm8k):
         raise UsageError(f"this checkpoint was trained on '{task.name if task else 'nothing'}', not on gsm8k")
     return task
 
 
-def _counts(results: Sequence[Result]) -> dict[str, Any]:
+def _counts(results: Sequence[ProblemResult]) -> dict[str, Any]:
     counts = Counter(result.verdict for result in results)
     return {
         "correct": counts["correct"],

@@ -1,6 +1,6 @@
 """Sets of text samples, and the file that carries them from the machine that samples to the one that judges.
 
-The file is JSON lines (.jsonl, or .jsonl.gz), one set of samples a line:
+The file is JSON lines (.jsonl, or .jsonl.gz), one set of samples per line:
 
     {"kind": "sample", "settings": {"sampler": "refine", "nfe": 4, "kappa": 0.9, ...}, "nfe": 3.4, "seconds": 1.2,
      "origin": {"checkpoint": ..., "sha256": ..., "seed": 0, ...}, "tokens": [[17, 4, ...], ...], "texts": ["...", ...]}
@@ -21,8 +21,8 @@ from dbtm.core.errors import UsageError, nearest
 from dbtm.evals.sweep import journal
 
 KINDS = {"sample": "samples", "real": "real text", "shuffled": "real text, words shuffled"}
-_NUMBERS = ("nfe", "sigma", "kappa", "temperature", "repetition_penalty", "horizon")  # settings that we print
-_TEXTS = ("sampler", "scorer")
+_NUMBERS = ("nfe", "sigma", "kappa", "temperature", "top_p", "repetition_penalty", "horizon")  # settings that we print
+_TEXTS = ("sampler", "scorer", "order")
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ def _check_text(values: Any, where: str) -> None:
         raise UsageError(f"{where} has a number that is not finite") from None
 
 
-def read(path: Path) -> list[SampleSet]:
+def read_sets(path: Path) -> list[SampleSet]:
     """All sets of a file."""
-    sets = [from_record(record, f"{path}, line {number}") for number, record in journal.lines(path)]
+    sets = [from_record(record, f"{path}, line {number}") for number, record in journal.read_records(path)]
     if not sets:
         raise UsageError(f"{path} holds no samples")
     return sets
 
 
-def write(path: Path, sets: Iterable[SampleSet]) -> None:
+def write_sets(path: Path, sets: Iterable[SampleSet]) -> None:
     """A file of sets, whole or not at all."""
-    journal.write(path, (each.record() for each in sets))
+    journal.write_records(path, (each.record() for each in sets))

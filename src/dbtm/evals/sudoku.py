@@ -1,97 +1,111 @@
-"""Exact-solve rates of a Sudoku model over budgets of network evaluations and commit thresholds."""
+"""Exact-solve rates of a Sudoku model over settings of its sampler."""
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dbtm.core.errors import UsageError
 from dbtm.evals.intervals import wilson
-from dbtm.sampling.sampler import Sampler
+from dbtm.evals.settings import described, over_budgets
+from dbtm.sampling import Sampler
+from dbtm.tasks.base import Task
 from dbtm.tasks.sudoku.task import Sudoku
 
 
 @dataclass(frozen=True)
-class Row:
-    """One setting on one set of puzzles."""
+class SudokuScore:
+    """One setting of the sampler on one set of puzzles."""
 
-    nfe: int
-    """The budget of network evaluations."""
-    kappa: float | None
-    """The commit threshold; None where commits are spread. At a budget of 1 everything is committed at once."""
-    tuned: bool
-    """Whether kappa is the one that the checkpoint keeps for this budget."""
-    scorer: str
+    settings: dict[str, Any]
+    """The sampler's (`settings.described`)."""
     solved: int
     """Puzzles whose every cell is that of the solution."""
     total: int
     mean_nfe: float
-    """Network evaluations used on average: a puzzle stops when all its cells are committed."""
+    """Network evaluations used on average."""
     seconds: float
+    tuned: bool | None = None
+    """Whether kappa is the one that the checkpoint keeps for this budget; None where the sampler has no kappa."""
     clues: int | None = None
     """Clues of the puzzles, where they were generated with so many."""
 
     def document(self) -> dict[str, Any]:
         """The row as it stands in the JSON: with the rate, its 95 % interval and the throughput."""
         low, high = wilson(self.solved, self.total)
+        counted = {"solved": self.solved, "total": self.total, "mean_nfe": self.mean_nfe, "seconds": self.seconds}
         derived = {
             "rate": self.solved / self.total,
             "low": low,
             "high": high,
             "puzzles_per_second": self.total / self.seconds,
         }
-        values = {name: value for name, value in asdict(self).items() if (name, value) != ("clues", None)}
-        return {**values, **derived}
+        optional = {name: getattr(self, name) for name in ("tuned", "clues") if getattr(self, name) is not None}
+        return {**self.settings, **counted, **optional, **derived}
 
 
-def settings(nfes: Sequence[int], kappas: Sequence[float | None]) -> list[tuple[int, float | None]]:
-    """The (budget, threshold) pairs that differ: a budget of 1 is asked once. None stands for the tuned threshold."""
-    return [(nfe, kappa) for nfe in nfes for kappa in (kappas if nfe > 1 else kappas[:1])]
+def sudoku_task(task: Task | None) -> Sudoku:
+    """The task of a checkpoint, refused where it is not Sudoku."""
+    if not isinstance(task, Sudoku):
+        raise UsageError(f"this checkpoint was trained on '{task.name if task else 'nothing'}', not on sudoku")
+    return task
 
 
-def of_thresholds(row: Row, kappas: Sequence[float | None]) -> list[Row]:
-    """The row, or with a budget of 1 one for every threshold that was asked for: the number is the same."""
-    asked = [kappa for kappa in kappas if kappa is not None]
-    return [replace(row, kappa=kappa) for kappa in asked] if row.nfe == 1 and asked else [row]
+def settings_to_try(
+    sampler: Sampler,
+    budgets: Sequence[int] | None = None,
+    kappas: Sequence[float] = (),
+    options: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Options for every budget and threshold that differ: a budget of 1 commits everything, whatever the threshold."""
+    tried = []
+    for each in over_budgets(sampler, budgets, options):
+        thresholds = kappas[:1] if each.get("nfe") == 1 else kappas
+        tried += [{**each, "kappa": kappa} for kappa in thresholds] or [each]
+    for each in tried:
+        sampler.with_options(**each)
+    return tried
 
 
-def sweep(
+def for_every_threshold(score: SudokuScore, kappas: Sequence[float]) -> list[SudokuScore]:
+    """The score, or with a budget of 1 one for every threshold that was asked for: the number is the same."""
+    if score.settings.get("nfe") != 1 or not kappas:
+        return [score]
+    return [replace(score, settings={**score.settings, "kappa": kappa}) for kappa in kappas]
+
+
+def solve_rates(
     sampler: Sampler,
     puzzles_BC: np.ndarray,
     solutions_BC: np.ndarray,
-    pairs: Sequence[tuple[int, float | None]],
-    scorer: str | None = None,
+    settings: Sequence[Mapping[str, Any]],
     seed: int = 0,
     clues: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Row]:
-    """One row for every (budget, threshold); `progress` is called with the puzzles done within the row."""
-    task = sampler.task
-    assert isinstance(task, Sudoku)
+    cancelled: Callable[[], bool] | None = None,
+) -> Iterator[SudokuScore]:
+    """One score for every setting; `progress` is called with the puzzles done within a setting."""
+    task = sudoku_task(sampler.task)
     given = task.given(puzzles_BC)
     # The first evaluation pays for allocations and kernel choices: it is made before the clock runs.
-    sampler.sample(tokens=given["tokens"][:1], clean=given["clean"][:1], nfe=1)
-    for nfe, kappa in pairs:
-        changes: dict[str, Any] = {"nfe": nfe}
-        changes |= {} if kappa is None else {"kappa": kappa}
-        changes |= {} if scorer is None else {"scorer": scorer}
-        options = sampler.with_options(**changes)
+    once = {"nfe": 1} if sampler.has_budget else {}
+    sampler.sample(tokens=given["tokens"][:1], clean=given["clean"][:1], cancelled=cancelled, **once)
+    for options in settings:
         start = time.perf_counter()
-        trace = sampler.sample(**given, seed=seed, progress=progress, **changes)
+        trace = sampler.sample(**given, seed=seed, progress=progress, cancelled=cancelled, **options)
         seconds = time.perf_counter() - start
-        solved = (task.layout.decode(trace.tokens) == solutions_BC).all(-1)
-        yield Row(
-            nfe=nfe,
-            kappa=options.threshold,
-            tuned=kappa is None,
-            scorer=options.scorer,
+        solved = task.solved(trace.tokens, solutions_BC)
+        chosen = described(sampler, options)
+        yield SudokuScore(
+            settings=chosen,
             solved=int(solved.sum()),
             total=len(solved),
             mean_nfe=float(trace.nfe.mean()),
             seconds=seconds,
+            tuned="kappa" not in options if "kappa" in chosen else None,
             clues=clues,
         )
 
@@ -105,7 +119,7 @@ def refuse_trained(task: Sudoku, clues: int, seed: int) -> None:
     for (fewest, most), trained in task.pools():
         if seed == trained and fewest == most == clues:
             raise UsageError(
-                f"--seed {seed} with {clues} clues gives puzzles that this checkpoint was trained on: choose another"
+                f"seed {seed} with {clues} clues gives puzzles that this checkpoint was trained on: choose another seed"
             )
 
 
@@ -124,5 +138,5 @@ def held_out(
     pool = {puzzle_C.tobytes() for puzzle_C in task.puzzles[0]}
     new_B = np.array([puzzle_C.tobytes() not in pool for puzzle_C in puzzles_BC])
     if new_B.sum() < n:
-        raise UsageError(f"--n {n}: only {new_B.sum()} puzzles with {clues} clues are not in the training pool")
+        raise UsageError(f"only {new_B.sum()} puzzles with {clues} clues are not in the training pool, fewer than {n}")
     return puzzles_BC[new_B][:n], solutions_BC[new_B][:n]

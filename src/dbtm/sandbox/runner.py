@@ -4,7 +4,7 @@
         outcome = sandbox.run("def simple_math_problem():\n    return 48 / 2")
         outcomes = list(sandbox.map(programs))
 
-A program passes these walls, from the inside out; `Sandbox.means` says which of the system's own are up here:
+A program is confined by these layers, from the inside out; `Sandbox.means` says which of the system's own took hold:
 
 1. an allow-list of syntax, names and attributes (child/allowlist.py), read in the program's process, not in this one;
 2. a handful of built-in functions, two modules, and a hook that refuses every event that Python audits;
@@ -40,7 +40,7 @@ from dbtm.core.errors import UsageError
 from dbtm.core.signals import leave_on
 from dbtm.sandbox.outcome import Outcome, read_report
 from dbtm.sandbox.pipes import Reader, kill, send, wait
-from dbtm.sandbox.walls import missing, warn
+from dbtm.sandbox.confinement import missing, warn
 
 _START = "import sys; sys.path.append(sys.argv[1]); from child.main import main; sys.path.pop(); main()"
 PAUSES = (0.1, 0.5, 2.0)  # seconds, before an interpreter that did not start is tried again
@@ -96,7 +96,7 @@ class Sandbox:
         return list(missing(self.means))
 
     def warn(self) -> None:
-        """Tell the user of missing walls, once a process."""
+        """Warn of missing means of confinement, once per process."""
         warn(tuple(self.missing))
 
     def __exit__(self, *error: object) -> None:

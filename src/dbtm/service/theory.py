@@ -185,25 +185,32 @@ def train_curve(
     p: tuple[float, ...], t_anchor: float | None, steps: int = STEPS, evaluations: int = 6
 ) -> TrainingCurve:
     """Train the recipe `simplex` with this target and anchor time (None: no anchor loss) and compare as it goes."""
+    from dbtm.evals.quick import evaluate
+    from dbtm.methods.dbtm import Config
     from dbtm.recipes.toy import simplex
     from dbtm.tasks.toy import Categorical
     from dbtm.train.loop import fit
 
     base, task = simplex(), Categorical(p=p)
+    method = base.method
+    assert isinstance(method, Config)
     config = replace(
         base,
         task=task,
-        model=replace(base.model, vocab=task.vocab, embed_std=task.vocab**-0.5),
-        path=replace(base.path, t_anchor=t_anchor),
-        loss=replace(base.loss, anchor=0.0 if t_anchor is None else 1.0),
+        model=replace(base.model, embed_std=task.vocab**-0.5),
+        method=replace(
+            method,
+            path=replace(method.path, t_anchor=t_anchor),
+            loss=replace(method.loss, anchor=0.0 if t_anchor is None else 1.0),
+        ),
         train=replace(base.train, steps=steps, evaluate_every=steps // evaluations, device="cpu"),
     )
     with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):  # the loop reports to stderr
-        fit(config, folder)
-        rows = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if "eval/agreement" in row]
-    if not rows or rows[-1]["step"] < steps:
+        fit(config, folder, evaluate=evaluate)
+        records = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    if records[-1]["step"] < steps:
         raise KeyboardInterrupt  # the loop ends early, and quietly, only when a signal asks it to
+    rows = [record for record in records if "eval/agreement" in record]
     return TrainingCurve(
         [row["step"] for row in rows],
         [row["eval/agreement"] for row in rows],

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dbtm import config as configuration
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.lock import RunLock
 from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig, TrainConfig
 from dbtm.core import rng
@@ -52,13 +53,16 @@ class Trainer:
             self.device = torch.device("cuda", self.world.local_rank)
             torch.cuda.set_device(self.device)
         self.micro_batches, self.micro_size = self._split()
-        newest = checkpoint.latest(out)
-        if newest is not None and not resume:
-            raise UsageError(f"{out} already holds a run: resume it, or choose another folder")
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is a file: a run needs a folder")
         if (out / checkpoint.MANIFEST).is_file():
             raise UsageError(f"{out} is a checkpoint or prepared data: choose another folder for the run")
+        self.lock = RunLock(out)
+        if self.world.first:
+            self.lock.refuse_if_held()
+        newest = self.found = checkpoint.latest(out)
+        if newest is not None and not resume:
+            raise UsageError(f"{out} already holds a run: resume it, or choose another folder")
         _check_batch(config.task)
         self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
         if self.world.first:
@@ -115,6 +119,16 @@ class Trainer:
 
         A `pace` sets the number of steps on the way, to what fits into its time.
         """
+        if self.world.first:
+            self.lock.take()
+        try:
+            if self.world.first and checkpoint.latest(self.out) != self.found:
+                raise UsageError(f"{self.out} was trained by another process just now: resume it, or choose another")
+            return self._run(max_seconds, pace)
+        finally:
+            self.lock.release()
+
+    def _run(self, max_seconds: float | None, pace: Pace | None) -> Path:
         train, started = self.config.train, time.monotonic()
         metrics = Metrics(self.out, train.steps, self.step, train.tensorboard) if self.world.first else None
         sums: dict[str, Tensor] = {}
@@ -250,7 +264,8 @@ class Trainer:
         measured = {name: getattr(task, name) for name in task.evaluation_settings}
         if best is not None and best.get("measured", measured) != measured:
             best = None  # the score of a run that was judged in another way, before it was resumed
-        if "score" in values and (best is None or values["score"] > best["score"]):
+        better = math.isfinite(values.get("score", math.nan)) and (best is None or values["score"] > best["score"])
+        if better:
             checkpoint.set_best(self.out, self._folder(), values["score"], measured)
             checkpoint.prune(self.out, self.config.train.keep)  # the one that was best before
 
@@ -275,7 +290,7 @@ class Trainer:
 
     def _load(self, folder: Path) -> None:
         checkpoint.verify(folder)
-        saved, state = read_config(folder), checkpoint.read_json(folder, "state")
+        saved, state = read_config(folder), checkpoint.read_state(folder)
         _refuse_changes(saved, self.config, folder, () if "data" not in state else ("data",))
         if state.get("data", self.data_sha256) != self.data_sha256:
             raise UsageError(f"{folder} was trained on other data: resume it with those it had, wherever they lie now")

@@ -1,4 +1,4 @@
-"""Figure of the generative frontiers: perplexity (log scale) against entropy, one panel a budget, one line a sweep."""
+"""Figure of the generative frontiers: perplexity (log scale) against entropy, a panel per budget, a line per sweep."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +15,15 @@ from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
 _MARKS = "osD^vP"
 
 
-def draw(found: Sequence[Curves], judge: str) -> Figure:
+def draw_frontiers(sweeps: Sequence[Curves], judge: str) -> Figure:
     """Points of all settings, pale, and the frontier of each sweep; real text as a star and its entropy dotted."""
-    budgets = sorted({nfe for each in found for nfe in each.points})
+    budgets = sorted({nfe for each in sweeps for nfe in each.points})
     with mpl.rc_context(RC):
         figure = new_figure(1.0 + 2.3 * max(1, len(budgets)), 3.0)
         panels = figure.subplots(1, max(1, len(budgets)), sharex=True, sharey=True, squeeze=False)[0]
-        real = next((each.real for each in found if each.real), None)
+        real = next((each.real for each in sweeps if each.real), None)
         for panel, nfe in zip(panels, budgets):
-            for number, each in enumerate(found):
+            for number, each in enumerate(sweeps):
                 _curve(panel, each.points.get(nfe, []), number, each.label)
             if real is not None:
                 panel.axvline(real.entropy, color=INK, lw=0.8, ls=":")
@@ -51,7 +51,7 @@ def _log_axis(panel: Axes) -> None:
     panel.yaxis.set_minor_formatter(NullFormatter())
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """STEM.png and STEM.svg, each whole or not at all, without a date inside."""
     from io import BytesIO
 

@@ -46,9 +46,7 @@ def draw_learned_beside_exact(learned_vertex: VertexOf, p: tuple[float, ...], ce
     return figure
 
 
-def save_learned_beside_exact(
-    learned_vertex: VertexOf, p: tuple[float, ...], path: Path, cells: int = 160
-) -> Path:
+def save_learned_beside_exact(learned_vertex: VertexOf, p: tuple[float, ...], path: Path, cells: int = 160) -> Path:
     """Write the drawing as a PNG, complete or not at all."""
     data = BytesIO()
     draw_learned_beside_exact(learned_vertex, p, cells).savefig(data, format="png", dpi=150)

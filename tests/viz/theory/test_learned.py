@@ -70,7 +70,7 @@ def test_a_short_run_learns_more_than_chance() -> None:
 def test_a_run_that_a_signal_ends_early_is_no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop saves and returns on Ctrl-C: the study must stop too, rather than go on with half a curve."""
 
-    def stopped(config, folder):
+    def stopped(config, folder, evaluate):
         with open(f"{folder}/metrics.jsonl", "w") as file:
             file.write('{"step": 100, "eval/agreement": 0.9, "eval/total_variation": 0.1}\n')
 

@@ -92,15 +92,18 @@ class SweepFolder:
             for name in _SAME:
                 if old.origin.get(name) != origin.get(name):
                     what = "checkpoint" if name == "sha256" else name
-                    raise UsageError(f"--out {self.path} holds a sweep of another {what}: choose another folder")
+                    raise UsageError(f"{self.path} holds a sweep of another {what}: choose another folder")
             if old.n != n:
-                raise UsageError(f"--out {self.path} holds a sweep of {old.n} samples a setting: use --n {old.n}")
+                raise UsageError(
+                    f"{self.path} holds a sweep of {old.n} samples per setting: ask for as many (n={old.n}), or choose "
+                    "another folder"
+                )
         plan = (old or Plan(origin, n)).extended(cells)
         values = {"origin": plan.origin, "n": plan.n, "cells": [vars(cell) for cell in plan.cells]}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"--out {self.path} cannot be a folder: {error.strerror}") from None
+            raise UsageError(f"{self.path} cannot be a folder: {error.strerror}") from None
         atomic.write_bytes(self.path / "plan.json", (json.dumps(values, indent=1) + "\n").encode())
         return plan
 
@@ -110,7 +113,7 @@ class SweepFolder:
 
     def sets(self) -> Iterator[SampleSet]:
         if self.samples.is_file():
-            for number, record in journal.lines(self.samples, cut_short=True):
+            for number, record in journal.read_records(self.samples, cut_short=True):
                 yield from_record(record, f"{self.samples}, line {number}")
 
     def real_text(self) -> dict[str, Any] | None:
@@ -122,12 +125,12 @@ class SweepFolder:
         there = self.real_text()
         if there is not None and there.get("sha256") != origin.get("sha256"):
             raise UsageError(
-                f"--out {self.path} compares with other real text, {there.get('data', 'not described')}: choose "
-                "another folder, name that text with --data, or use --no-references"
+                f"{self.path} compares with other real text, {there.get('data', 'not described')}: choose another "
+                "folder, name that text, or leave real text out"
             )
 
     def add_samples(self, samples: SampleSet) -> None:
-        journal.append(self.samples, samples.record())
+        journal.append_record(self.samples, samples.record())
 
     def judged(self, judge: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Identity -> the row of numbers by this judge, as it describes itself."""
@@ -136,21 +139,21 @@ class SweepFolder:
 
     def judges(self) -> list[dict[str, Any]]:
         """Who has judged here, in order of appearance."""
-        found: list[dict[str, Any]] = []
+        judges: list[dict[str, Any]] = []
         for row in self._all_rows():
-            if not any(same_judge(row["judged_by"], judge) for judge in found):
-                found.append(row["judged_by"])
-        return found
+            if not any(same_judge(row["judged_by"], judge) for judge in judges):
+                judges.append(row["judged_by"])
+        return judges
 
     def _all_rows(self) -> Iterator[dict[str, Any]]:
         if self.rows.is_file():
-            for number, row in journal.lines(self.rows, cut_short=True):
+            for number, row in journal.read_records(self.rows, cut_short=True):
                 row = {"judged_by": {"name": row.get("judge")}, **row}  # once, rows had nothing but the name
                 _check_row(row, f"{self.rows}, line {number}")
                 yield row
 
     def add_row(self, row: dict[str, Any], judge: dict[str, Any]) -> None:
-        journal.append(self.rows, {**row, "judged_by": judge})
+        journal.append_record(self.rows, {**row, "judged_by": judge})
 
 
 def _check_row(row: dict[str, Any], where: str) -> None:

@@ -11,7 +11,7 @@ from dbtm.core import atomic
 from dbtm.core.errors import UsageError
 
 
-def lines(path: Path, cut_short: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_records(path: Path, cut_short: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) of a file, .gz or plain.
 
     `cut_short` is for a journal of our own: there a last line without its end is what a kill left, and passed over.
@@ -36,7 +36,7 @@ def _record(line: bytes, where: str) -> dict[str, Any]:
     return record
 
 
-def append(path: Path, record: dict[str, Any]) -> None:
+def append_record(path: Path, record: dict[str, Any]) -> None:
     """Add a line and wait until it is on the disk; half a line that a kill has left is overwritten."""
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
     try:
@@ -55,13 +55,13 @@ def _end_of_lines(file: Any, size: int) -> int:
     for end in range(size, 0, -step):
         start = max(0, end - step)
         file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
     return 0
 
 
-def write(path: Path, records: Iterable[dict[str, Any]]) -> None:
+def write_records(path: Path, records: Iterable[dict[str, Any]]) -> None:
     """A whole file at once, .gz or plain."""
     data = b"".join(json.dumps(record, allow_nan=False).encode() + b"\n" for record in records)
     atomic.write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

@@ -1,31 +1,50 @@
-"""What `dbtm sweep text` measures: the frontier over all knobs, and the paper's comparisons.
+"""What a sweep of text measures: the frontier over all knobs, and the paper's comparisons.
 
 A study is a list of cells; a cell says where in its table a number stands and how its samples are drawn. Cells of
 several studies may share their settings: these are drawn and judged once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+from dbtm.core.errors import UsageError, nearest
 from dbtm.sampling import Sampler
 
 EULER_STEPS = 64
 HORIZONS = (1.0, 4.0, 8.0)
 
+Grid = Mapping[str, Sequence[Any]]
+"""The sampler's options that are varied, and the values that each takes."""
 
-class Grid(NamedTuple):
-    """The knobs and the values that each takes. Sigma None is the checkpoint's own."""
+KNOBS: Grid = {
+    "nfe": (1, 2, 4, 8, 16),
+    "kappa": (0.5, 0.9, 0.99),
+    "temperature": (0.0, 0.7, 1.0),
+    "sigma": (),
+    "repetition_penalty": (0.0, 1.0),
+    "top_p": (),
+}
+"""Values of a sweep that is not told others; where there are none, the checkpoint's own."""
 
-    nfe: Sequence[int] = (1, 2, 4, 8, 16)
-    kappa: Sequence[float] = (0.5, 0.9, 0.99)
-    temperature: Sequence[float] = (0.0, 0.7, 1.0)
-    sigma: Sequence[float | None] = (None,)
-    repetition_penalty: Sequence[float] = (0.0, 1.0)
+
+def grid_for(sampler: Sampler, asked: Grid) -> Grid:
+    """The options that this sampler has with the values asked for, or those of `KNOBS`; what it lacks is refused."""
+    for name in asked:
+        if name not in KNOBS:
+            raise UsageError(f"a sweep does not vary '{name}'{nearest(name, KNOBS)}")
+    wanted = {name: asked.get(name, values) for name, values in KNOBS.items()}
+    grid = {name: values for name, values in wanted.items() if values and hasattr(sampler.options, name)}
+    for name in asked:
+        if name not in grid:
+            sampler.with_options(**{name: wanted[name][0]})  # says what is wrong
+    if not getattr(sampler.options, "commit", True):
+        grid.pop("repetition_penalty", None)  # which counts committed tokens
+    return grid
 
 
 class Cell(NamedTuple):
-    """A place in a study's table and the settings, as `draw.resolve` takes them, whose numbers stand there."""
+    """A place in a study's table and the options, as a sampler takes them, whose numbers stand there."""
 
     study: str
     row: str
@@ -35,20 +54,18 @@ class Cell(NamedTuple):
 
 def frontier(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """Every knob against every other (fig:generative-frontier-lm1b); a threshold is one of the commits by a score."""
-    for values in product(*grid):
-        asked = dict(zip(Grid._fields, values, strict=True))
-        asked = {name: value for name, value in asked.items() if value is not None}
-        if not sampler.options.commit:
-            del asked["repetition_penalty"]  # which counts committed tokens
-        yield Cell("frontier", str(asked["nfe"]), "", asked | _by_score(sampler))
-        if sampler.options.scorer == "spread":
-            yield Cell("frontier", str(asked["nfe"]), "", {n: v for n, v in asked.items() if n != "kappa"})
+    for values in product(*grid.values()):
+        asked = dict(zip(grid, values, strict=True))
+        row = str(asked.get("nfe", ""))
+        yield Cell("frontier", row, "", asked | _by_score(sampler))
+        if _spread(sampler):
+            yield Cell("frontier", row, "", {n: v for n, v in asked.items() if n != "kappa"})
 
 
 def horizon(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """The field that the map implies, integrated up to a horizon, against the map (tab:autonomous-field-horizon).
 
-    The field starts from noise of its own (`sampling.integrate`): of the same law as the map's, but not the same draw.
+    The field starts from noise of its own (`integrate`): of the same law as the map's, but not the same draw.
     """
     for end in HORIZONS:
         asked = {"sampler": "integrate", "nfe": EULER_STEPS, "horizon": end}
@@ -58,15 +75,16 @@ def horizon(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
 
 def iterate(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """The map applied again and again against renoise and remap."""
-    for nfe in grid.nfe:
+    for nfe in grid["nfe"]:
         yield Cell("iterate", str(nfe), "iterate", {"sampler": "iterate", "nfe": nfe})
         yield Cell("iterate", str(nfe), "renoise + remap", {"nfe": nfe})
 
 
 def scorer(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """What decides which tokens are committed; the quality head where the checkpoint has one."""
-    scorers = ["confidence", *(["quality"] if sampler.model.quality is not None else []), "spread", "none"]
-    for nfe, name in product(grid.nfe, scorers):
+    has_head = getattr(sampler.network, "quality", None) is not None
+    scorers = ["confidence", *(["quality"] if has_head else []), "spread", "none"]
+    for nfe, name in product(grid["nfe"], scorers):
         yield Cell("scorer", str(nfe), name, {"nfe": nfe, "scorer": name})
 
 
@@ -75,20 +93,24 @@ def commit(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
 
     Both without a repetition penalty, since held states know none.
     """
-    for nfe, hard, kappa in product(grid.nfe, (True, False), grid.kappa):
+    for nfe, hard, kappa in product(grid["nfe"], (True, False), grid["kappa"]):
         column = f"{'commit' if hard else 'non-commit'} {kappa:g}"
         asked = {"nfe": nfe, "commit": hard, "kappa": kappa, "repetition_penalty": 0.0}
         yield Cell("commit", str(nfe), column, asked | _by_score(sampler))
 
 
+def _spread(sampler: Sampler) -> bool:
+    return getattr(sampler.options, "scorer", "") == "spread"
+
+
 def _by_score(sampler: Sampler) -> dict[str, str]:
     """What a threshold needs of a checkpoint whose own commits are spread."""
-    return {"scorer": "confidence"} if sampler.options.scorer == "spread" else {}
+    return {"scorer": "confidence"} if _spread(sampler) else {}
 
 
 def noise(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """Renoising with fresh noise, as the paper's sampler does, against the first round's, as its training does."""
-    for nfe, fresh in product(grid.nfe, (True, False)):
+    for nfe, fresh in product(grid["nfe"], (True, False)):
         yield Cell("noise", str(nfe), "fresh" if fresh else "the same", {"nfe": nfe, "fresh_noise": fresh})
 
 
@@ -101,6 +123,15 @@ STUDIES: dict[str, Callable[[Grid, Sampler], Iterator[Cell]]] = {
     "noise": noise,
 }
 
+NEEDS = {
+    "horizon": ("sampler", "horizon"),
+    "iterate": ("sampler", "nfe"),
+    "scorer": ("scorer", "nfe"),
+    "commit": ("commit", "kappa", "nfe"),
+    "noise": ("fresh_noise", "nfe"),
+}
+"""The options that a study compares values of: a method without them has no such study."""
+
 TITLES = {
     "horizon": "autonomous field over horizons H against the map",
     "iterate": "iterating the map against renoise + remap, by NFE",
@@ -109,3 +140,25 @@ TITLES = {
     "noise": "fresh noise in every round against the same again, by NFE",
 }
 """Of the studies that are tables; the frontier has its own."""
+
+
+def fitting_studies(sampler: Sampler, names: Sequence[str]) -> list[str]:
+    """The studies asked for, or, by the name `all`, those that the method can make."""
+    lacking = {study: [n for n in NEEDS.get(study, ()) if not hasattr(sampler.options, n)] for study in STUDIES}
+    if "all" in names:
+        return [study for study in STUDIES if not lacking[study]]
+    for name in names:
+        if name not in STUDIES:
+            raise UsageError(f"there is no study '{name}'{nearest(name, [*STUDIES, 'all'])}")
+        if lacking[name]:
+            raise UsageError(
+                f"the study '{name}' compares values of {', '.join(lacking[name])}, which the sampler of "
+                f"'{sampler.method.name}' does not have"
+            )
+    return list(dict.fromkeys(names))
+
+
+def cells(sampler: Sampler, names: Sequence[str], asked: Grid) -> list[Cell]:
+    """All cells of these studies, over the values asked for."""
+    grid = grid_for(sampler, asked)
+    return [cell for name in fitting_studies(sampler, names) for cell in STUDIES[name](grid, sampler)]

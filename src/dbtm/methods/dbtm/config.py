@@ -109,6 +109,7 @@ class RilConfig(Section):
 
     def __post_init__(self):
         self.not_negative("weight", "quality")
+        self.in_range(0, 1, "kappa")
         if not self.depths or min(self.depths) < 1:
             raise UsageError("method.ril.depths needs at least one rollout depth, each at least 1")
         self.positive("later_fraction")
@@ -145,7 +146,7 @@ class DistillConfig(Section):
     def __post_init__(self):
         self.not_negative("weight")
         self.positive("depth", "temperature", "refresh", "fraction")
-        self.in_range(0, 1, "fraction")
+        self.in_range(0, 1, "fraction", "kappa")
         if self.supervise == "remaining" and (self.depth == 1 or not self.commit):
             raise UsageError(
                 "method.distill.supervise=remaining needs rounds that commit, and method.distill.depth of at least 2"
@@ -169,6 +170,8 @@ class QualityConfig(Section):
 
     def __post_init__(self):
         self.positive("width", "depth", "heads")
+        self.in_range(1, 1 << 14, "width", "heads")
+        self.in_range(1, 256, "depth")
         check_heads("method.quality", self.width, self.heads)
 
 
@@ -247,6 +250,7 @@ class Options(SampleConfig):
 
     def __post_init__(self):
         self.positive("nfe", "horizon")
+        self.in_range(0, 1, "kappa")
         self.not_negative("temperature", "repetition_penalty")
         if self.sigma is not None:
             self.positive("sigma")

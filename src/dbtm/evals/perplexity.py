@@ -6,22 +6,19 @@ entropies agree. Both come with a 95 % interval over samples (the delta method f
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from dbtm.core.errors import UsageError
 from dbtm.evals.diversity import distinct, entropies, longest_repeats, unique_share
+from dbtm.evals.estimates import Estimate, mean, ratio_of_sums
 from dbtm.evals.judges.base import Judge
-from dbtm.evals.provenance import made
 from dbtm.evals.samples import SampleSet
 from dbtm.tasks.text.shards import spread
 
-_Z = NormalDist().inv_cdf(0.975)
 _NGRAMS = (1, 2, 3, 4)
 
 
@@ -52,16 +49,12 @@ def text_task(task: Any) -> TextTask:
     return task
 
 
-class Estimate(NamedTuple):
-    """A number and its 95 % interval; NaN where it cannot be had."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
+class NoReferenceError(UsageError):
+    """There is no real text to compare samples with."""
 
 
 @dataclass(frozen=True)
-class Row:
+class TextScore:
     """The numbers of one set of samples."""
 
     kind: str
@@ -87,37 +80,18 @@ class Row:
 
     def document(self) -> dict[str, Any]:
         """The row as JSON: NaN becomes null."""
-        values = asdict(self)
-        for name in ("perplexity", "entropy"):
-            value, low, high = (x if math.isfinite(x) else None for x in getattr(self, name))
-            values |= {name: value, f"{name}_low": low, f"{name}_high": high}
+        values = asdict(self) | self.perplexity.document("perplexity") | self.entropy.document("entropy")
         values["distinct"] = {n: share if math.isfinite(share) else None for n, share in self.distinct.items()}
         values["longest_repeat"] = self.longest_repeat if math.isfinite(self.longest_repeat) else None
         return values
 
 
 def perplexity(nll_B: np.ndarray, tokens_B: np.ndarray) -> Estimate:
-    """exp(sum NLL / sum tokens) with the delta method's interval for a ratio of sums over independent samples."""
-    total, count, n = nll_B.sum(), tokens_B.sum(), len(nll_B)
-    if not count:
-        return Estimate(math.nan)
-    rate = total / count
-    if n < 2:
-        return Estimate(math.exp(rate))
-    error = math.sqrt(n / (n - 1) * ((nll_B - rate * tokens_B) ** 2).sum()) / count
-    return Estimate(math.exp(rate), math.exp(rate - _Z * error), math.exp(rate + _Z * error))
+    """exp(sum NLL / sum tokens)."""
+    return ratio_of_sums(nll_B, tokens_B).through(math.exp)
 
 
-def mean(values_B: np.ndarray) -> Estimate:
-    """Average with its normal interval."""
-    average = float(values_B.mean())
-    if len(values_B) < 2:
-        return Estimate(average)
-    error = float(values_B.std(ddof=1)) / math.sqrt(len(values_B))
-    return Estimate(average, average - _Z * error, average + _Z * error)
-
-
-def measure(samples: SampleSet, judge: Judge | None, progress: Callable[[int, int], None] | None = None) -> Row:
+def measure(samples: SampleSet, judge: Judge | None, progress: Callable[[int, int], None] | None = None) -> TextScore:
     """All numbers of a set; without a judge, all but the perplexity."""
     tokens_BL = samples.tokens_BL
     judged: dict[str, Any] = {"judge": None, "perplexity": Estimate(math.nan)}
@@ -131,7 +105,7 @@ def measure(samples: SampleSet, judge: Judge | None, progress: Callable[[int, in
             "windowed": scores.windowed,
         }
     ordered = samples.kind != "shuffled"  # whose tokens are those of the text in its order: they say nothing of runs
-    return Row(
+    return TextScore(
         kind=samples.kind,
         settings=samples.settings,
         n=len(tokens_BL),
@@ -153,12 +127,9 @@ def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
     try:
         held_out = task.held_out
     except UsageError as error:
-        why = str(error).removeprefix("no text: ").removesuffix(" and name it with --data DIR")
-        raise UsageError(
-            f"no real text to compare with: {why}; name it with --data, or leave it out with --no-references"
-        ) from None
+        raise NoReferenceError(f"no real text to compare with: {str(error).removeprefix('no text: ')}") from None
     if not len(held_out):
-        raise UsageError("no real text to compare with (nothing was held out): leave it out with --no-references")
+        raise NoReferenceError("no real text to compare with: nothing was held out")
     tokens_BL = held_out[spread(n, len(held_out))]
     texts = task.decode(tokens_BL)
     shuffle = np.random.default_rng(seed)
@@ -168,14 +139,3 @@ def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
         SampleSet(tokens_BL, texts, "real", origin=origin),
         SampleSet(tokens_BL, shuffled, "shuffled", {"seed": seed}, origin),
     ]
-
-
-def document(rows: Sequence[Row], judge: Judge | None, origins: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The whole JSON of an evaluation: who judged what, where it came from, and on what it was judged."""
-    different = [each for i, each in enumerate(origins) if each and each not in origins[:i]]
-    return {
-        "rows": [row.document() for row in rows],
-        "judge": None if judge is None else judge.describe(),
-        "samples": different,
-        **made(torch.device("cpu") if judge is None else judge.device),
-    }

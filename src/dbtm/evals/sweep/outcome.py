@@ -1,14 +1,11 @@
-"""What comes out of a sweep: the pooled frontier by budget, perplexity at matched entropy, and the studies' tables."""
+"""What comes out of a sweep: the pooled frontier by budget, perplexity at matched entropy, and the studies' cells."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-from rich.markup import escape
-from rich.table import Table
 
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.provenance import made
-from dbtm.evals.sweep.folder import NUMBERS, Plan, Planned, identity
+from dbtm.evals.sweep.folder import NUMBERS, Plan, identity
 from dbtm.evals.sweep.frontier import Point, best_near, frontier, perplexity_at
 from dbtm.evals.sweep.studies import TITLES
 
@@ -23,7 +20,7 @@ class Curves(NamedTuple):
 
     label: str
     points: dict[int, list[Point]]
-    """By budget of network evaluations; `row` counts in `settings`."""
+    """By network evaluations: the budget, or what a method without one used. `row` counts in `settings`."""
     settings: list[dict[str, Any]]
     real: Point | None
     """Real text under the same judge, where it was measured."""
@@ -40,28 +37,29 @@ def curves(label: str, plan: Plan, rows: Rows) -> Curves:
         if row["kind"] == "real":
             real = point
         elif name in wanted:
-            points.setdefault(row["settings"]["nfe"], []).append(point)
+            budget = row["settings"]["nfe"] if "nfe" in row["settings"] else round(row["nfe"])
+            points.setdefault(budget, []).append(point)
             settings.append(row["settings"])
     return Curves(label, dict(sorted(points.items())), settings, real)
 
 
-def matched_entropies(found: Sequence[Curves]) -> list[float]:
+def matched_entropies(sweeps: Sequence[Curves]) -> list[float]:
     """Entropies to compare at: around real text's, or else the tenths that the points reach."""
-    real = next((each.real for each in found if each.real), None)
+    real = next((each.real for each in sweeps if each.real), None)
     if real is not None:
         return [round(real.entropy + offset, 2) for offset in _OFFSETS]
-    reached = [point.entropy for each in found for points in each.points.values() for point in points]
+    reached = [point.entropy for each in sweeps for points in each.points.values() for point in points]
     if not reached:
         return []
     tenths = [tenth / 10 for tenth in range(int(10 * min(reached)), int(10 * max(reached)) + 2)]
     return [entropy for entropy in tenths if min(reached) <= entropy <= max(reached)]
 
 
-def matched(found: Sequence[Curves], entropies: Sequence[float]) -> list[dict[str, Any]]:
-    """One record a budget and sweep: the frontier with its settings, its range, perplexities at the entropies."""
+def matched(sweeps: Sequence[Curves], entropies: Sequence[float]) -> list[dict[str, Any]]:
+    """One record per budget and sweep: the frontier with its settings, its range, perplexities at the entropies."""
     records = []
-    for nfe in sorted({nfe for each in found for nfe in each.points}):
-        for each in found:
+    for nfe in sorted({nfe for each in sweeps for nfe in each.points}):
+        for each in sweeps:
             curve = frontier(each.points.get(nfe, []))
             if not curve:
                 continue
@@ -103,35 +101,3 @@ def summary(
         "studies": studies,
         "rows": list(rows.values()),
     }
-
-
-def frontier_table(records: Iterable[dict[str, Any]], entropies: Sequence[float]) -> Table:
-    """The paper's tab:decode-frontier-lm1b: best, range, and perplexity at matched entropy."""
-    table = Table()
-    for name in ("NFE", "sweep", "best", "at entropy", "entropies", *(f"{e:.2f}" for e in entropies)):
-        table.add_column(name, justify="left" if name == "sweep" else "right")
-    for record in records:
-        best, (low, high) = record["best"], record["range"]
-        shown = ("-", "-") if best is None else (f"{best['perplexity']:.1f}", f"{best['entropy']:.2f}")
-        cells = ("-" if value is None else f"{value:.1f}" for value in record["matched"].values())
-        table.add_row(str(record["nfe"]), escape(record["label"]), *shown, f"{low:.2f}-{high:.2f}", *cells)
-    return table
-
-
-def study_table(study: str, cells: Sequence[Planned], rows: Rows) -> Table:
-    """A study's numbers where they belong: perplexity (entropy), or a dash where there are none yet."""
-    table = Table(title=TITLES[study], title_justify="left")
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    table.add_column("" if study == "horizon" else "NFE", justify="right")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for row in dict.fromkeys(cell.row for cell in cells):
-        place = {cell.column: cell.settings for cell in cells if cell.row == row}
-        table.add_row(row, *(_cell(rows.get(identity("sample", place[c]))) if c in place else "-" for c in columns))
-    return table
-
-
-def _cell(row: dict[str, Any] | None) -> str:
-    if row is None or row["perplexity"] is None:
-        return "-"
-    return f"{row['perplexity']:.1f} ({row['entropy']:.2f})"

@@ -1,6 +1,6 @@
-"""The walls behind the allow-list: programs that have all of Python, and modules loaded, meet the system's own limits.
+"""The layers behind the allow-list: programs that have all of Python, and modules loaded, meet the system's own limits.
 
-Every program returns a number where it got through. The last walls are tested alone, too: without filter and namespaces
+Every program returns a number where it got through. The last layers are tested alone, too: without filter and namespaces
 the limits must do.
 """
 
@@ -19,7 +19,7 @@ import dbtm.sandbox
 from dbtm.sandbox import Limits, Sandbox
 from dbtm.sandbox.child.seccomp import CALLS
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="walls that only Linux has")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="confinement that only Linux has")
 
 PRELOAD = (
     "import sys, os, socket, subprocess, signal, time, threading, ctypes, mmap, resource, errno, gc, shutil; "
@@ -127,7 +127,7 @@ def assert_all_fail(sandbox: Sandbox, deeds: dict[str, str], place) -> None:
     assert (place / "victim").read_text() == "still here"
 
 
-def test_nothing_gets_through_all_walls(bare, place):
+def test_nothing_gets_through_all_layers(bare, place):
     assert "seccomp" in bare.means, "the filter did not take hold"
     assert_all_fail(bare, ESCAPES | DEEDS, place)
 

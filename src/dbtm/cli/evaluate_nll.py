@@ -1,0 +1,35 @@
+"""`dbtm eval nll`: the likelihood of held-out examples, or an upper bound on its negative logarithm, per token."""
+
+from typing import Annotated
+
+import typer
+
+from dbtm.cli import common, files, tables
+from dbtm.cli.options import Batch, Checkpoint, Device, Json
+
+
+def nll(
+    checkpoint: Checkpoint,
+    n: Annotated[int, typer.Option("--n", help="Held-out examples, at most.")] = 1000,
+    data: tables.Data = None,
+    seed: Annotated[int, typer.Option(help="Of a bound, which is estimated at random times.")] = 0,
+    json_file: Json = None,
+    batch: Batch = None,
+    device: Device = "auto",
+) -> None:
+    """Nats, bits and perplexity per token of examples that were never trained on, with intervals.
+
+    The exact likelihood (ar) or an upper bound on its negative logarithm (mdlm); tokens that are given do not count.
+    """
+    common.in_range("--n", n, 1)
+    common.in_range("--batch", batch, 1)
+    files.check("--json", json_file)
+
+    from dbtm.service.likelihood import LikelihoodRequest, evaluate_likelihood
+
+    with tables.shown_progress() as progress:
+        result = evaluate_likelihood(LikelihoodRequest(checkpoint, n, data, seed, batch, device), progress)
+    tables.warn(result.notes)
+    tables.write_json(json_file, result.document())
+    common.print_whole(tables.likelihood_table(result.score))
+    tables.print_paths(json_file)

@@ -1,0 +1,330 @@
+"""Results as tables for a terminal; and what the commands that measure share."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbtm.cli import files
+from dbtm.cli.common import numbers, print_whole, progress_bar
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dbtm.evals.estimates import Estimate
+    from dbtm.evals.likelihood import LikelihoodScore
+    from dbtm.evals.perplexity import TextScore
+    from dbtm.evals.programs import ProgramScore
+    from dbtm.evals.sudoku import SudokuScore
+    from dbtm.evals.sweep.folder import Planned
+    from dbtm.service.progress import Progress
+    from dbtm.service.sweeping import Frontiers
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+Judge = Annotated[
+    str,
+    typer.Option(help="smollm2, a GGUF file, a causal language model of transformers (gpt2-large, a folder), or none."),
+]
+Data = Annotated[Path | None, typer.Option(help="Where the prepared text is now, if not where it was.")]
+References = Annotated[bool, typer.Option(help="Measure real and shuffled validation text too.")]
+Entropies = Annotated[
+    str | None, typer.Option(help="Entropies to compare at, as 4.2,4.3 (default: around real text's).")
+]
+
+
+def budgets_of(text: str | None) -> tuple[int, ...] | None:
+    """--nfe as numbers; None where it was not given."""
+    if text is None:
+        return None
+    return tuple(numbers("--nfe", text, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4"))
+
+
+def thresholds_of(text: str | None) -> tuple[float, ...]:
+    """--kappa as numbers; none where it was not given."""
+    if text is None:
+        return ()
+    return tuple(numbers("--kappa", text, float, lambda value: 0 <= value <= 1, "numbers from 0 to 1, as .5,.9"))
+
+
+def entropies_of(text: str | None) -> tuple[float, ...]:
+    """--entropy as numbers; none where it was not given."""
+    if text is None:
+        return ()
+    return tuple(numbers("--entropy", text, float, lambda x: 0 <= x < float("inf"), "numbers from 0 on, as 4.2,4.3"))
+
+
+def warn(notes: Iterable[str]) -> None:
+    for note in notes:
+        typer.echo(f"warning: {note}", err=True)
+
+
+def write_json(path: Path | None, document: Mapping[str, Any]) -> None:
+    """A result as a file, where one was asked for."""
+    if path is not None:
+        import json
+
+        files.write(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def print_paths(*paths: Path | None) -> None:
+    """The files that a command has written."""
+    for path in paths:
+        if path is not None:
+            print(path)
+
+
+@contextmanager
+def shown_progress() -> "Iterator[Progress]":
+    """A listener that draws a bar for every stage of the work."""
+    from dbtm.service.progress import Progress
+
+    with progress_bar() as bars:
+
+        class Bars(Progress):
+            def stage(self, name: str, total: int | None = None) -> None:
+                self.bar = bars.add_task(name, total=total)
+
+            def advance(self, done: int, total: int | None = None) -> None:
+                bars.update(self.bar, completed=done, total=total)
+
+        yield Bars()
+
+
+# -- Sudoku ------------------------------------------------------------------------------------------------------------
+
+
+def threshold_table(scores: "Sequence[SudokuScore]") -> "Table":
+    """The paper's threshold sweep (tab:sudoku-threshold-sweep): rows NFE, columns kappa, best of a row in bold.
+
+    A cell holds the exact-solve rate with its 95 % interval, and below it the evaluations used and the throughput.
+    """
+    from rich.table import Table
+
+    columns = list(dict.fromkeys(_column(score) for score in scores if score.settings.get("nfe") != 1))
+    columns = columns or list(dict.fromkeys(_column(score) for score in scores))[:1]
+    table = Table()
+    table.add_column("NFE", justify="right")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for nfe in dict.fromkeys(score.settings.get("nfe") for score in scores):
+        of_budget = {_column(score): score for score in scores if score.settings.get("nfe") == nfe}
+        best = max(score.solved for score in of_budget.values())
+        several = len(of_budget) > 1
+        cells = [_solve_rate(score, several and score.solved == best) for score in of_budget.values()]
+        # A budget of 1 was evaluated once, because kappa makes no difference there: it stands for all columns.
+        table.add_row(_budget(nfe), *(cells * len(columns) if nfe == 1 else cells), end_section=True)
+    return table
+
+
+def _budget(nfe: int | None) -> str:
+    return "1 per token" if nfe is None else str(nfe)
+
+
+def _column(score: "SudokuScore") -> str:
+    kappa = score.settings.get("kappa")
+    if "kappa" not in score.settings:
+        return "% solved"
+    if kappa is None:
+        return "no threshold"
+    return "the checkpoint's kappa" if score.tuned else f"kappa {kappa:g}"
+
+
+def _solve_rate(score: "SudokuScore", best: bool) -> str:
+    from dbtm.evals.intervals import wilson
+
+    low, high = wilson(score.solved, score.total)
+    rate = f"{score.solved / score.total:.2%}".removesuffix("%")
+    rate = f"[bold]{rate}[/bold]" if best else rate
+    kappa = score.settings.get("kappa")
+    named = f"kappa {kappa:g}, " if kappa is not None and score.tuned and score.settings["nfe"] > 1 else ""
+    return (
+        f"{rate} ({100 * low:.1f}-{100 * high:.1f})\n"
+        f"[dim]{named}{score.mean_nfe:.2f} NFE, {score.total / score.seconds:.3g}/s[/dim]"
+    )
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def programs_table(scores: "Sequence[ProgramScore]") -> "Table":
+    """Accuracy over settings, with intervals and the kinds of failure."""
+    from rich.table import Table
+
+    from dbtm.evals.intervals import wilson
+
+    sampled = scores[0].settings is not None
+    table = Table()
+    names = ["correct", "%", "run/s"]
+    for name in ["NFE", *names[:2], "NFE used", "sampled/s", *names[2:]] if sampled else names:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("failures")
+    for score in scores:
+        low, high = wilson(score.correct, score.total)
+        correct = f"{score.correct} of {score.total}"
+        share = f"{100 * score.correct / score.total:.2f} ({100 * low:.1f}-{100 * high:.1f})"
+        ran = f"{score.total / score.run_seconds:.3g}"
+        failures = ", ".join(f"{kind} {count}" for kind, count in score.failures.items() if count) or "none"
+        if score.settings is None or score.sample_seconds is None:
+            table.add_row(correct, share, ran, failures)
+        else:
+            drawn = f"{score.total / score.sample_seconds:.3g}"
+            budget = _budget(score.settings.get("nfe"))
+            table.add_row(budget, correct, share, f"{score.mean_nfe:.2f}", drawn, ran, failures)
+    return table
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def print_text_scores(scores: "Sequence[TextScore]", judge: str | None) -> None:
+    """The table of an evaluation, and what a reader must know about it."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    print_whole(text_table(scores, judge))
+    console.print("95 % intervals over samples; repetition is counted within a sample, in tokens", style="dim")
+    for count, what in (
+        (sum(s.windowed for s in scores), "longer than the judge's context: scored in windows that overlap by half"),
+        (sum(s.unscored for s in scores), "without a token that counts for the perplexity"),
+    ):
+        if count:
+            console.print(f"{count} texts {what}")
+
+
+def text_table(scores: "Sequence[TextScore]", judge: str | None) -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"judge: {escape(judge or 'none')}", title_justify="left")
+    table.add_column("")
+    for name in ("n", "perplexity", "entropy", "distinct\n2-grams", "longest\nrepeat", "different\nsamples"):
+        table.add_column(name, justify="right")
+    for score in scores:
+        table.add_row(
+            _set_of_samples(score),
+            str(score.n),
+            _interval(score.perplexity, 1),
+            _interval(score.entropy, 3),
+            _number(score.distinct["2"], 3),
+            _number(score.longest_repeat, 1),
+            f"{score.unique:.1%}",
+            end_section=True,
+        )
+    return table
+
+
+def _set_of_samples(score: "TextScore") -> str:
+    """What the set is; below it the options of its sampler, and what drawing it took."""
+    from dbtm.evals.samples import KINDS
+
+    if score.kind != "sample" or not score.settings:
+        return KINDS[score.kind]
+    rate = f", {score.n / score.seconds:.3g}/s" if score.seconds else ""
+    used = "" if score.nfe is None else f"\n{score.nfe:.2f} NFE used{rate}"
+    budget = f"{score.settings['nfe']} NFE" if "nfe" in score.settings else KINDS["sample"]
+    return f"{budget}[dim]\n{_options(score.settings)}{used}[/]"
+
+
+def _options(settings: Mapping[str, Any]) -> str:
+    """What distinguishes settings of equal budget, to be printed: they may come from another program's file."""
+    from rich.markup import escape
+
+    words = {"horizon": "H", "kappa": "kappa", "temperature": "temp", "top_p": "top-p", "sigma": "sigma"}
+    words["repetition_penalty"] = "penalty"
+    values = [f"{word} {settings[name]:g}" for name, word in words.items() if name in settings]
+    usual = {"sampler": "refine", "scorer": "confidence", "order": "random"}
+    unusual = [str(settings[name]) for name in usual if settings.get(name, usual[name]) != usual[name]]
+    held = [] if settings.get("commit", True) else ["non-commit"]
+    return escape(", ".join([*unusual, *held, *values]))
+
+
+def _number(value: float, digits: int) -> str:
+    """A dash where there is none."""
+    return "-" if isnan(value) else f"{value:.{digits}f}"
+
+
+def _interval(estimate: "Estimate", digits: int) -> str:
+    value, low, high = (_number(x, digits) for x in estimate)
+    return value if low == "-" else f"{value}\n[dim]{low}-{high}[/]"
+
+
+# -- likelihood --------------------------------------------------------------------------------------------------------
+
+
+def likelihood_table(score: "LikelihoodScore") -> "Table":
+    """Nats, bits and perplexity per token."""
+    from rich.table import Table
+
+    what = "likelihood, exact" if score.exact else "likelihood, upper bound"
+    table = Table(title=f"{what}: {score.n:,} examples, {score.tokens:,} tokens", title_justify="left")
+    for name in ("per token", "", "95 % interval"):
+        table.add_column(name, justify="left" if name == "per token" else "right")
+    for name, estimate in (
+        ("nats", score.nats_per_token),
+        ("bits", score.bits_per_token),
+        ("perplexity", score.perplexity),
+    ):
+        value, low, high = (_number(x, 4) for x in estimate)
+        table.add_row(name, value, "-" if low == "-" else f"{low} - {high}")
+    return table
+
+
+# -- sweeps ------------------------------------------------------------------------------------------------------------
+
+
+def print_frontiers(frontiers: "Frontiers") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from dbtm.evals.sweep.outcome import NEAR
+
+    console = Console(highlight=False)
+    name = escape(frontiers.judge["name"])
+    console.print(f"\n[bold]perplexity under {name} on the frontier, at matched entropy[/]")
+    print_whole(frontier_table(frontiers.records, frontiers.entropies))
+    console.print(f"best: the least perplexity with an entropy within {NEAR:.2f} of real text's", style="dim")
+
+
+def frontier_table(records: Iterable[Mapping[str, Any]], entropies: Sequence[float]) -> "Table":
+    """The paper's tab:decode-frontier-lm1b: best, range, and perplexity at matched entropy."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table()
+    for name in ("NFE", "sweep", "best", "at entropy", "entropies", *(f"{e:.2f}" for e in entropies)):
+        table.add_column(name, justify="left" if name == "sweep" else "right")
+    for record in records:
+        best, (low, high) = record["best"], record["range"]
+        shown = ("-", "-") if best is None else (f"{best['perplexity']:.1f}", f"{best['entropy']:.2f}")
+        cells = ("-" if value is None else f"{value:.1f}" for value in record["matched"].values())
+        table.add_row(str(record["nfe"]), escape(record["label"]), *shown, f"{low:.2f}-{high:.2f}", *cells)
+    return table
+
+
+def study_table(study: str, cells: "Sequence[Planned]", rows: Mapping[str, Mapping[str, Any]]) -> "Table":
+    """A study's numbers where they belong: perplexity (entropy), or a dash where there are none yet."""
+    from rich.table import Table
+
+    from dbtm.evals.sweep.folder import identity
+    from dbtm.evals.sweep.studies import TITLES
+
+    table = Table(title=TITLES[study], title_justify="left")
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    table.add_column("" if study == "horizon" else "NFE", justify="right")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in dict.fromkeys(cell.row for cell in cells):
+        place = {cell.column: cell.settings for cell in cells if cell.row == row}
+        scored = (rows.get(identity("sample", place[c])) if c in place else None for c in columns)
+        table.add_row(row, *map(_perplexity_and_entropy, scored))
+    return table
+
+
+def _perplexity_and_entropy(row: Mapping[str, Any] | None) -> str:
+    if row is None or row["perplexity"] is None:
+        return "-"
+    return f"{row['perplexity']:.1f} ({row['entropy']:.2f})"

@@ -1,0 +1,48 @@
+"""Numbers measured on samples, each with its 95 % interval."""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+class Estimate(NamedTuple):
+    """A number and its 95 % interval; NaN where it cannot be had."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    def through(self, rising: Callable[[float], float]) -> "Estimate":
+        """The estimate of a rising function of the number."""
+        return Estimate(*map(rising, self))
+
+    def document(self, name: str) -> dict[str, Any]:
+        """NAME, NAME_low and NAME_high as they stand in a JSON: NaN becomes null."""
+        value, low, high = (x if math.isfinite(x) else None for x in self)
+        return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def ratio_of_sums(total_B: np.ndarray, count_B: np.ndarray) -> Estimate:
+    """sum(total) / sum(count) over independent samples, with the delta method's interval."""
+    total, count, n = total_B.sum(), count_B.sum(), len(total_B)
+    if not count:
+        return Estimate(math.nan)
+    rate = float(total / count)
+    if n < 2:
+        return Estimate(rate)
+    error = math.sqrt(n / (n - 1) * ((total_B - rate * count_B) ** 2).sum()) / count
+    return Estimate(rate, rate - _Z * error, rate + _Z * error)
+
+
+def mean(values_B: np.ndarray) -> Estimate:
+    """Average with its normal interval."""
+    average = float(values_B.mean())
+    if len(values_B) < 2:
+        return Estimate(average)
+    error = float(values_B.std(ddof=1)) / math.sqrt(len(values_B))
+    return Estimate(average, average - _Z * error, average + _Z * error)

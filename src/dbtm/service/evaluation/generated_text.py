@@ -1,0 +1,128 @@
+"""Generative perplexity, entropy and repetition of a checkpoint's text, beside real and shuffled text."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dbtm.checkpoint.loading import find, load
+from dbtm.core.errors import UsageError
+from dbtm.evals.drawing import draw_samples, fitting_batch, resolve
+from dbtm.evals.judges import load_judge
+from dbtm.evals.perplexity import TextScore, measure, references, text_task
+from dbtm.evals.provenance import made
+from dbtm.evals.samples import SampleSet, key, read_sets
+from dbtm.evals.settings import over_budgets
+from dbtm.sampling import Sampler
+from dbtm.service.evaluation import Meter
+from dbtm.service.evaluation.models import describe_origin
+from dbtm.service.progress import Progress
+from dbtm.tasks.folder import MANIFEST
+from dbtm.tasks.text.task import Text
+
+
+@dataclass(frozen=True)
+class TextRequest:
+    """Samples of a checkpoint, or those of a file, for a judge."""
+
+    checkpoint: str | None = None
+    samples: Path | None = None  # a file of samples, instead of a checkpoint
+    judge: str | None = "smollm2"  # None: everything but the perplexity is measured
+    n: int = 1024  # samples for every setting, and blocks of real text
+    seed: int = 0
+    budgets: tuple[int, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    references: bool = True  # measure real and shuffled text too
+    data: Path | None = None  # where the prepared text is now
+    batch: int | None = None  # None: what fits
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class TextResult:
+    """Sets of samples, and their numbers."""
+
+    judge: dict[str, Any] | None  # as it describes itself
+    made: dict[str, Any]
+    notes: tuple[str, ...] = ()  # what a reader of the numbers should know
+    sets: tuple[SampleSet, ...] = ()
+    scores: tuple[TextScore, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The JSON: who judged what, where it came from, and on what it was judged."""
+        origins = [each.origin for each in self.sets]
+        different = [each for i, each in enumerate(origins) if each and each not in origins[:i]]
+        return {
+            "rows": [score.document() for score in self.scores],
+            "judge": self.judge,
+            "samples": different,
+            **self.made,
+        }
+
+
+def evaluate_text(request: TextRequest, progress: Progress = Progress()) -> Iterator[TextResult]:
+    """Generative perplexity, entropy and repetition; a result when all is drawn, and after every set judged."""
+    if (request.checkpoint is None) == (request.samples is None):
+        raise UsageError("either a checkpoint or a file of samples must be given")
+    sampler, settings, notes = None, list[dict[str, Any]](), ()
+    if request.checkpoint is not None:
+        sampler, notes = load_text_model(request.checkpoint, request.device, request.batch, request.data)
+        wanted = [resolve(sampler, each) for each in over_budgets(sampler, request.budgets, request.options)]
+        settings = list({key(each): each for each in wanted}.values())  # what is the same is drawn once
+    sets = tuple(read_sets(request.samples)) if request.samples is not None else ()
+    judge = None if request.judge is None else load_judge(request.judge, request.device)
+    machine = torch.device("cpu") if judge is None else judge.device
+    result = TextResult(None if judge is None else judge.describe(), made(machine), notes)
+    yield result
+    if sampler is not None and request.checkpoint is not None:
+        sets = tuple(_draw(request, request.checkpoint, sampler, settings, progress))
+    yield (result := replace(result, sets=sets))
+    for number, each in enumerate(sets, 1):
+        if judge is not None:
+            progress.stage(f"judging set {number} of {len(sets)}")
+        score = measure(each, judge, Meter(progress))
+        yield (result := replace(result, scores=(*result.scores, score)))
+
+
+def _draw(
+    request: TextRequest, checkpoint: str, sampler: Sampler, settings: list[dict[str, Any]], progress: Progress
+) -> Iterator[SampleSet]:
+    """A set for every setting, and the references last."""
+    compared = references(text_task(sampler.task), request.n) if request.references else []
+    origin = describe_origin(sampler, checkpoint, request.seed)
+    progress.stage("drawing samples", len(settings) * request.n)
+    meter = Meter(progress)
+    for each in settings:
+        yield draw_samples(sampler, each, request.n, request.seed, origin, meter, progress.cancelled)
+        meter.before += request.n
+    yield from compared
+
+
+def load_text_model(
+    checkpoint: str, device: str, batch: int | None, data: Path | None
+) -> tuple[Sampler, tuple[str, ...]]:
+    """The sampler of a checkpoint that was trained on text, and notes on it; `data` is where the text is now."""
+    sampler = load(checkpoint, device)
+    text_task(sampler.task)
+    notes = move_data(sampler, checkpoint, data)
+    sampler.batch = batch or fitting_batch(sampler)
+    return sampler, notes
+
+
+def move_data(sampler: Sampler, checkpoint: str, data: Path | None) -> tuple[str, ...]:
+    """Have the sampler's task read its text from `data`, where that is named; notes on text it may have seen."""
+    if data is not None:
+        if not isinstance(sampler.task, Text):
+            raise UsageError("only a checkpoint that was trained on prepared text has data that may lie elsewhere")
+        sampler.task = sampler.task.at(str(data))
+    task = sampler.task
+    if not isinstance(task, Text):
+        return ()
+    state = find(checkpoint) / "state.json"
+    trained_on = json.loads(state.read_text()).get("data") if state.is_file() else None
+    if trained_on and Path(task.data, MANIFEST).is_file() and trained_on != task.data_sha256():
+        return (f"{checkpoint} was not trained on {task.data}: it may have seen the text held out there",)
+    return ()

@@ -1,0 +1,132 @@
+"""Word problems that the programs of a checkpoint solve, run in the sandbox; or given programs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dbtm.checkpoint.loading import load
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
+from dbtm.evals import programs
+from dbtm.evals.drawing import fitting_batch
+from dbtm.evals.programs import ProblemResult, ProgramScore
+from dbtm.evals.provenance import made
+from dbtm.evals.settings import over_budgets
+from dbtm.sampling import Sampler
+from dbtm.sandbox import Sandbox
+from dbtm.service.evaluation import Meter
+from dbtm.service.evaluation.models import describe_model
+from dbtm.service.progress import Progress
+from dbtm.tasks.gsm8k.data import Example, read
+from dbtm.tasks.gsm8k.synthetic import held_out
+
+SYNTHETIC = 500  # problems, where neither a file nor a number is named
+
+
+@dataclass(frozen=True)
+class ProgramsRequest:
+    """Word problems for the programs of a checkpoint; without one, the programs that a file holds are run."""
+
+    checkpoint: str | None = None
+    programs: Path | None = None  # JSON lines with code and answer, instead of a checkpoint
+    data: Path | None = None  # JSON lines with question and answer; None: held-out synthetic problems
+    n: int | None = None  # None: all, or 500 synthetic ones
+    seed: int = 0  # of the sampler, and of synthetic problems
+    budgets: tuple[int, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer: str | None = None  # where it is now
+    batch: int | None = None  # None: what fits
+    workers: int | None = None  # programs run side by side; None: one per core
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class ProgramsResult:
+    """Problems solved at every setting."""
+
+    data: dict[str, Any]
+    made: dict[str, Any]
+    sandbox: tuple[str, ...]  # walls around the programs
+    sandbox_without: tuple[str, ...]  # walls that this system lacks
+    model: dict[str, Any] | None = None  # None: programs of a file
+    scores: tuple[ProgramScore, ...] = ()
+    problems: tuple[tuple[ProblemResult, ...], ...] = ()  # for every score
+
+    def document(self) -> dict[str, Any]:
+        """The JSON: the rows of a model or, for given programs, the counts themselves."""
+        rows = [score.document() for score in self.scores]
+        counts = rows[0] if self.model is None else {"rows": rows, "model": self.model}
+        walls = {"sandbox": list(self.sandbox), "sandbox_without": list(self.sandbox_without)}
+        return {**counts, "data": self.data, **self.made, **walls}
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Every problem at every setting, as it stands in a file of JSON lines."""
+        for score, problems in zip(self.scores, self.problems, strict=True):
+            budget = {"nfe": score.settings["nfe"]} if score.settings and "nfe" in score.settings else {}
+            for i, problem in enumerate(problems):
+                yield {"index": i, **budget, **problem.document()}
+
+
+def evaluate_programs(request: ProgramsRequest, progress: Progress = Progress()) -> Iterator[ProgramsResult]:
+    """Accuracy with intervals and kinds of failure; a result after every setting."""
+    if (request.checkpoint is None) == (request.programs is None):
+        raise UsageError("either a checkpoint or a file of programs must be given")
+    sampler, settings, model = None, list[dict[str, Any]](), None
+    if request.checkpoint is not None:
+        sampler = _programs_model(request.checkpoint, request.device, request.batch, request.tokenizer)
+        settings = over_budgets(sampler, request.budgets, request.options)
+        model = describe_model(sampler, request.checkpoint)
+    examples, data = _problems(request)
+    device = torch.device("cpu") if sampler is None else sampler.device
+    with Sandbox(workers=request.workers) as sandbox:
+        walls = {"sandbox": tuple(sandbox.means), "sandbox_without": tuple(sandbox.missing)}
+        result = ProgramsResult(data, made(device), model=model, **walls)
+        yield result
+        for score, problems in _program_scores(request, sampler, settings, examples, sandbox, progress):
+            scores, each = (*result.scores, score), (*result.problems, tuple(problems))
+            yield (result := replace(result, scores=scores, problems=each))
+
+
+def _programs_model(checkpoint: str, device: str, batch: int | None, tokenizer: str | None) -> Sampler:
+    sampler = load(checkpoint, device)
+    task = programs.gsm8k_task(sampler.task)
+    if tokenizer is not None:
+        task = sampler.task = replace(task, tokenizer=tokenizer)
+    sampler.batch = batch or fitting_batch(sampler)
+    _ = task.layout  # complaints about the tokenizer come at once
+    return sampler
+
+
+def _problems(request: ProgramsRequest) -> tuple[list[Example], dict[str, Any]]:
+    """The problems, and what the JSON says about them."""
+    path, wanted = (request.programs, "code") if request.programs is not None else (request.data, "question")
+    seed = {} if request.checkpoint is None else {"seed": request.seed}
+    if path is None:
+        examples = held_out(request.n or SYNTHETIC, request.seed)
+        return examples, {"synthetic": "held out", "n": len(examples), **seed}
+    examples = list(islice(read(path, wanted, "answer"), request.n))
+    return examples, {"file": path.name, "sha256": sha256(path), "n": len(examples), **seed}
+
+
+def _program_scores(
+    request: ProgramsRequest,
+    sampler: Sampler | None,
+    settings: list[dict[str, Any]],
+    examples: list[Example],
+    sandbox: Sandbox,
+    progress: Progress,
+) -> Iterator[tuple[ProgramScore, list[ProblemResult]]]:
+    if sampler is None:
+        progress.stage(f"running {len(examples)} programs", len(examples))
+        yield programs.given_programs(examples, sandbox, Meter(progress))
+        return
+    each, meter = 2 * len(examples), Meter(progress)  # every program counts twice: generated, and run
+    progress.stage(f"solving {len(examples)} problems", len(settings) * each)
+    heard = {"progress": meter, "cancelled": progress.cancelled}
+    for scored in programs.solve_at(sampler, examples, sandbox, settings, seed=request.seed, **heard):
+        meter.before += each
+        yield scored

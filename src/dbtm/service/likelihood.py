@@ -1,0 +1,65 @@
+"""The likelihood of examples that a checkpoint was never trained on, or an upper bound on its negative logarithm."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dbtm.checkpoint.loading import load
+from dbtm.core.errors import UsageError
+from dbtm.evals.likelihood import LikelihoodScore, check_method, fitting_batch, measure_likelihood
+from dbtm.evals.provenance import made
+from dbtm.service.evaluation import Meter
+from dbtm.service.evaluation.generated_text import move_data
+from dbtm.service.evaluation.models import describe_model
+from dbtm.service.progress import Progress
+
+
+@dataclass(frozen=True)
+class LikelihoodRequest:
+    """At most n examples that the task of a checkpoint holds out."""
+
+    checkpoint: str
+    n: int = 1000
+    data: Path | None = None  # where the prepared text is now
+    seed: int = 0  # of a bound that is estimated at random times
+    batch: int | None = None  # None: what fits
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class LikelihoodResult:
+    """Nats per token, and what they were measured on."""
+
+    score: LikelihoodScore
+    model: dict[str, Any]
+    data: dict[str, Any]
+    made: dict[str, Any]
+    notes: tuple[str, ...] = ()  # what a reader of the numbers should know
+
+    def document(self) -> dict[str, Any]:
+        return {**self.score.document(), "model": self.model, "data": self.data, **self.made}
+
+
+def evaluate_likelihood(request: LikelihoodRequest, progress: Progress = Progress()) -> LikelihoodResult:
+    """Measure the likelihood on held-out examples."""
+    sampler = load(request.checkpoint, request.device)
+    check_method(sampler.method)
+    notes = move_data(sampler, request.checkpoint, request.data)
+    task = sampler.task
+    assert task is not None
+    sampler.batch = request.batch or fitting_batch(sampler)
+    progress.stage("getting held-out examples")
+    examples = task.held_out_examples(request.n)
+    if examples is None or not len(examples.tokens):
+        raise UsageError(f"the task '{task.name}' holds no examples out: there is nothing to measure")
+    n = len(examples.tokens)
+    progress.stage(f"measuring {n} examples", n)
+    score = measure_likelihood(sampler, examples, request.seed, Meter(progress), progress.cancelled)
+    source = {"data": str(request.data)} if request.data is not None else {}
+    return LikelihoodResult(
+        score,
+        describe_model(sampler, request.checkpoint),
+        {"task": task.name, **source, "n": n, "seed": request.seed},
+        made(sampler.device),
+        notes,
+    )
