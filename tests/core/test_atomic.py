@@ -54,13 +54,13 @@ def write_best(folder):
 
 
 def write_figure(folder):
-    from dbtm.theory.figures import Drawing, Setting, save
+    from dbtm.viz.theory.figure import Drawing, Setting, save_drawing
 
     class Blank:
         def savefig(self, to: BytesIO, **_):
             to.write(b"drawn")
 
-    save("phase", Drawing(Blank(), {}), Setting((0.5, 0.5)), folder)
+    save_drawing("phase", Drawing(Blank(), {}), Setting((0.5, 0.5)), folder)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dbtm.core.errors import UsageError
-from dbtm.evals import text
+from dbtm.evals import perplexity
+from dbtm.evals.estimates import Estimate, mean, ratio_of_sums
 from dbtm.evals.judges.base import Scores
 from dbtm.evals.samples import SampleSet
 
@@ -27,7 +28,7 @@ class FixedJudge:
 
 
 def test_perplexity_is_that_of_the_corpus_not_the_mean_of_samples():
-    value, low, high = text.perplexity(np.array([10.0, 1.0]), np.array([5, 1]))
+    value, low, high = perplexity.perplexity(np.array([10.0, 1.0]), np.array([5, 1]))
     assert value == pytest.approx(math.exp(11 / 6))
     assert low < value < high
 
@@ -36,15 +37,25 @@ def test_the_interval_is_the_bootstraps():
     rng = np.random.default_rng(0)
     tokens = rng.integers(50, 200, 400)
     nll = tokens * rng.normal(5, 0.8, 400)
-    value, low, high = text.perplexity(nll, tokens)
+    value, low, high = perplexity.perplexity(nll, tokens)
     draws = rng.integers(0, 400, (4000, 400))
     resampled = np.exp(nll[draws].sum(1) / tokens[draws].sum(1))
     assert value == pytest.approx(math.exp(nll.sum() / tokens.sum()))
     np.testing.assert_allclose([low, high], np.quantile(resampled, [0.025, 0.975]), rtol=0.01)
 
 
+def test_nats_per_token_have_the_same_interval_on_their_own_scale():
+    nll, tokens = np.array([10.0, 1.0, 4.0]), np.array([5, 1, 2])
+    rate = ratio_of_sums(nll, tokens)
+    assert rate.value == pytest.approx(15 / 8)
+    assert perplexity.perplexity(nll, tokens) == pytest.approx(np.exp(rate))
+    assert rate.high - rate.value == pytest.approx(rate.value - rate.low)
+    assert ratio_of_sums(nll[:1], tokens[:1]) == pytest.approx((2.0, math.nan, math.nan), nan_ok=True)
+    assert Estimate(1.0).document("x") == {"x": 1.0, "x_low": None, "x_high": None}
+
+
 def test_the_mean_has_its_normal_interval():
-    value, low, high = text.mean(np.array([1.0, 2.0, 3.0, 4.0]))
+    value, low, high = mean(np.array([1.0, 2.0, 3.0, 4.0]))
     half = 1.959964 * np.std([1, 2, 3, 4], ddof=1) / 2
     np.testing.assert_allclose([value, low, high], [2.5, 2.5 - half, 2.5 + half], rtol=1e-6)
 
@@ -52,7 +63,7 @@ def test_the_mean_has_its_normal_interval():
 def test_a_row_holds_every_number_and_becomes_json():
     tokens = np.array([[1, 2, 1, 2], [3, 4, 5, 6], [3, 4, 5, 6]])
     samples = SampleSet(tokens, ["a", "b", "c"], settings={"nfe": 2}, nfe=1.5, seconds=2.0)
-    row = text.measure(samples, FixedJudge([7.0, 2.0, 0.0], [2, 1, 0]))
+    row = perplexity.measure(samples, FixedJudge([7.0, 2.0, 0.0], [2, 1, 0]))
     assert row.perplexity.value == pytest.approx(math.exp(3))
     assert row.entropy.value == pytest.approx((math.log(2) + 2 * math.log(4)) / 3)
     assert (row.judge, row.n, row.judge_tokens, row.unscored, row.windowed) == ("fixed", 3, 3, 1, 1)
@@ -67,7 +78,7 @@ def test_a_row_holds_every_number_and_becomes_json():
 def test_shuffled_words_have_no_runs_of_tokens():
     """Their tokens are those of the text before it was shuffled: what depends on the order is not told of them."""
     tokens = np.array([[1, 2, 1, 2, 3]])
-    real, shuffled = (text.measure(SampleSet(tokens, ["a b"], kind), None) for kind in ("real", "shuffled"))
+    real, shuffled = (perplexity.measure(SampleSet(tokens, ["a b"], kind), None) for kind in ("real", "shuffled"))
     assert (real.longest_repeat, real.distinct["2"]) == (2, 0.75)
     assert shuffled.entropy == real.entropy
     document = shuffled.document()
@@ -78,7 +89,7 @@ def test_shuffled_words_have_no_runs_of_tokens():
 def test_what_cannot_be_measured_is_null_not_a_number():
     one = SampleSet(np.array([[1, 2]]), ["a"])
     for judge in (None, FixedJudge([0.0], [0])):
-        document = text.measure(one, judge).document()
+        document = perplexity.measure(one, judge).document()
         assert document["perplexity"] is document["perplexity_low"] is document["entropy_low"] is None
         assert document["distinct"]["4"] is None, "shorter than four tokens"
         assert document["judge"] == (judge and "fixed")
@@ -95,7 +106,7 @@ class Task:
 
 
 def test_references_are_held_out_text_from_everywhere_and_its_words_shuffled():
-    real, shuffled = text.references(Task(), 8)
+    real, shuffled = perplexity.references(Task(), 8)
     assert (real.kind, shuffled.kind) == ("real", "shuffled")
     assert len(np.unique(real.tokens_BL, axis=0)) == 8
     assert real.tokens_BL[0, 0] == 0
@@ -103,8 +114,8 @@ def test_references_are_held_out_text_from_everywhere_and_its_words_shuffled():
     assert real.texts == Task().decode(real.tokens_BL)
     assert [sorted(a.split()) for a in shuffled.texts] == [sorted(a.split()) for a in real.texts]
     assert shuffled.texts != real.texts
-    assert text.references(Task(), 8)[1].texts == shuffled.texts, "the same every time"
-    assert len(text.references(Task(), 1000)[0].texts) == 20, "all there is"
+    assert perplexity.references(Task(), 8)[1].texts == shuffled.texts, "the same every time"
+    assert len(perplexity.references(Task(), 1000)[0].texts) == 20, "all there is"
     assert real.origin == {}
 
 
@@ -113,7 +124,7 @@ def test_references_say_which_data_they_are_from():
         def source(self):
             return {"data": "set", "sha256": "abc"}
 
-    assert [each.origin for each in text.references(Prepared(), 3)] == [{"data": "set", "sha256": "abc"}] * 2
+    assert [each.origin for each in perplexity.references(Prepared(), 3)] == [{"data": "set", "sha256": "abc"}] * 2
 
 
 def test_without_held_out_text_it_says_how_to_do_without():
@@ -126,11 +137,11 @@ def test_without_held_out_text_it_says_how_to_do_without():
             raise UsageError("the folder is gone")
 
     for task, words in ((Empty(), "nothing was held out"), (Missing(), "the folder is gone")):
-        with pytest.raises(UsageError, match=f"{words}.*--no-references"):
-            text.references(task, 3)
-        assert text.text_task(task) is task
+        with pytest.raises(perplexity.NoReferenceError, match=f"no real text to compare with: {words}"):
+            perplexity.references(task, 3)
+        assert perplexity.text_task(task) is task
 
 
 def test_other_tasks_are_refused():
     with pytest.raises(UsageError, match="trained on 'markov', not on text"):
-        text.text_task(SimpleNamespace(name="markov"))
+        perplexity.text_task(SimpleNamespace(name="markov"))

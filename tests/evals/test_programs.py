@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dbtm.config import SampleConfig
 from dbtm.core.errors import UsageError
-from dbtm.evals.gsm8k import FAILURES, given_programs, gsm8k_task, solve
+from dbtm.evals.programs import FAILURES, given_programs, gsm8k_task, solve
+from dbtm.methods.dbtm import Options
 from dbtm.sandbox import Sandbox
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.layout import train_tokenizer
@@ -73,9 +73,9 @@ class Parrot:
         self.task, self.code, self.asked = task, code, []
 
     def with_options(self, **options):
-        return SampleConfig(**options)
+        return Options().changed("dbtm", options)
 
-    def sample(self, *, tokens, clean, seed, progress=None, **options):
+    def sample(self, *, tokens, clean, seed, progress=None, cancelled=None, **options):
         self.asked.append((len(tokens), seed, options))
         out = tokens.copy()
         ids = self.task.layout.tokenizer.encode(self.code, add_special_tokens=False).ids
@@ -95,7 +95,10 @@ def test_a_models_programs_are_read_from_its_rows(sandbox, tmp_path):
     assert parrot.asked == [(2, 5, {"nfe": 4, "kappa": 0.5})]
     assert [result.verdict for result in results] == ["correct", "long", "wrong"]
     assert [result.program for result in results] == [code, "", code]
-    assert (row.correct, row.total, row.nfe, row.kappa, row.mean_nfe) == (1, 3, 4, 0.5, 4.0)
+    assert (row.correct, row.total, row.mean_nfe) == (1, 3, 4.0)
+    assert (row.settings["nfe"], row.settings["kappa"], row.settings["scorer"]) == (4, 0.5, "confidence")
+    assert row.document().keys() >= {"nfe", "kappa", "scorer", "mean_nfe", "rate", "programs_sampled_per_second"}
+    assert "settings" not in row.document()
     assert row.failures == {kind: int(kind in ("long", "wrong")) for kind in FAILURES}
 
 

@@ -16,8 +16,8 @@ SET = SampleSet(
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.gz"])
 def test_round_trip(tmp_path, name):
-    samples.write(tmp_path / name, [SET, SampleSet(SET.tokens_BL, SET.texts, "real")])
-    first, second = samples.read(tmp_path / name)
+    samples.write_sets(tmp_path / name, [SET, SampleSet(SET.tokens_BL, SET.texts, "real")])
+    first, second = samples.read_sets(tmp_path / name)
     assert first.record() == SET.record()
     assert (second.kind, second.nfe, second.settings) == ("real", None, {})
     assert first.tokens_BL.dtype.kind == "i"
@@ -28,7 +28,7 @@ def test_samples_of_other_programs_need_tokens_and_texts_alone(tmp_path, end):
     path = tmp_path / "s.jsonl"
     line = '{"tokens": [[1, 2]], "texts": ["ab"]}'
     path.write_text(f"{line}\n{line}{end}")
-    assert [each.kind for each in samples.read(path)] == ["sample"] * 2, "with and without an end of the last line"
+    assert [each.kind for each in samples.read_sets(path)] == ["sample"] * 2, "with and without an end of the last line"
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_bad_lines_are_named(tmp_path, change, words):
     path = tmp_path / "s.jsonl"
     path.write_text(json.dumps(SET.record() | change) + "\n")
     with pytest.raises(UsageError, match=words):
-        samples.read(path)
+        samples.read_sets(path)
 
 
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "s.jsonl").write_text("")
     with pytest.raises(UsageError, match="no samples"):
-        samples.read(tmp_path / "s.jsonl")
+        samples.read_sets(tmp_path / "s.jsonl")
 
 
 def test_equal_settings_have_one_key():

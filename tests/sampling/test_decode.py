@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dbtm.core import rng
-from dbtm.sampling.decode import draw_categorical, nucleus
+from dbtm.sampling.decode import count_committed, draw_categorical, nucleus, propose
 
 DRAWS = 1_000_000
 
@@ -55,3 +55,34 @@ def test_a_nucleus_is_the_fewest_tokens_that_reach_its_mass(top_p, kept):
     assert (got > 0).nonzero().squeeze(-1).tolist() == sorted(order[:kept])
     drawn = draw_categorical(p.log(), rng.uniform(rng.fold(7, torch.arange(1)), 50_000)[0], top_p=top_p)
     assert set(drawn.tolist()) == set(order[:kept])
+
+
+def test_temperature_sampling_is_unbiased():
+    torch.manual_seed(0)
+    logits = torch.randn(1, 1, 7).expand(1, 200_000, 7)
+    uniform = torch.rand(1, 200_000, dtype=torch.float64)
+    tokens, probability = propose(logits, 0.8, uniform)
+    frequency = torch.bincount(tokens[0], minlength=7) / 200_000
+    want = (logits[0, 0].double() / 0.8).softmax(-1)
+    assert (frequency - want).abs().max() < 5 * (0.25 / 200_000) ** 0.5
+    torch.testing.assert_close(probability[0], logits[0, 0].softmax(-1)[tokens[0]])
+
+
+def test_repetition_penalty_is_the_papers():
+    torch.manual_seed(1)
+    logits, tokens = torch.randn(2, 50, 7), torch.randint(0, 7, (2, 50))
+    committed = torch.rand(2, 50) < 0.5
+    counts = count_committed(tokens, committed, 7)
+    for b in range(2):
+        for j in range(7):
+            assert counts[b, j] == sum(1 for l in range(50) if committed[b, l] and tokens[b, l] == j)
+    cost = (1 + counts[:, None, :]) ** 0.7
+    p = logits.softmax(-1) / cost
+    got, score = propose(logits, 0.0, None, 0.7, counts)
+    assert torch.equal(got, p.argmax(-1))
+    torch.testing.assert_close(score, p.amax(-1))
+    uniform = torch.rand(2, 50, dtype=torch.float64)
+    sums = ((logits.double() / 0.3).softmax(-1) / cost).cumsum(-1)
+    got, score = propose(logits, 0.3, uniform, 0.7, counts)
+    assert torch.equal(got, (sums <= uniform[..., None] * sums[..., -1:]).sum(-1))
+    torch.testing.assert_close(score, p.gather(-1, got[..., None]).squeeze(-1))

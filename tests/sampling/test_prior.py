@@ -3,11 +3,13 @@
 import numpy as np
 import torch
 
+from dbtm.config import Shape
 from dbtm.core import rng
-from dbtm.sampling import Sampler
 from dbtm.sampling.prior import Prior, cholesky_factor
 from dbtm.simplex import Noise
-from tests.conftest import random_map
+from tests.conftest import random_map, sampler_of
+
+SHAPE = Shape(vocab=40, length=9)
 
 
 def test_the_factor_has_the_covariance_of_x0_w():
@@ -19,7 +21,7 @@ def test_the_factor_has_the_covariance_of_x0_w():
 
 def draws(n: int, **changes) -> tuple[torch.Tensor, torch.Tensor]:
     """Many samples of x0 W by the factor and by the definition."""
-    model = random_map(vocab=40, width=16, heads=2, **changes).double()
+    model = random_map(shape=SHAPE, width=16, heads=2, **changes).double()
     noise = Noise(rng.fold(5, torch.arange(n)), 3, 40, sigma=1.5, dtype=torch.float64)
     prior = Prior(model)
     assert prior.factor_DD is not None
@@ -30,7 +32,7 @@ def test_equal_in_distribution():
     """Independent Gaussian positions: mean and covariance settle it, each within 5 standard errors."""
     n = 20_000
     for x in draws(n):
-        W = random_map(vocab=40, width=16, heads=2).double().embedding.detach()
+        W = random_map(shape=SHAPE, width=16, heads=2).double().embedding.detach()
         want = 1.5**2 * W.T @ W
         flat = x.flatten(1)  # (n, 3 * 16): positions are independent too
         covariance = flat.T @ flat / n
@@ -45,11 +47,11 @@ def test_equal_in_distribution():
 
 def test_samples_agree_in_distribution(monkeypatch):
     """First-token frequencies of a random map from both draws: within 5 standard errors of each other."""
-    model = random_map(vocab=40, width=16, heads=2, dropout=0.0)
+    model = random_map(shape=SHAPE, width=16, heads=2, dropout=0.0)
     n = 4000
-    by_factor = Sampler(model).sample(n, nfe=1).tokens[:, 0]
+    by_factor = sampler_of(model).sample(n, nfe=1).tokens[:, 0]
     monkeypatch.setattr("dbtm.sampling.prior.cholesky_factor", lambda weight: None)
-    dense = Sampler(model).sample(n, nfe=1).tokens[:, 0]
+    dense = sampler_of(model).sample(n, nfe=1).tokens[:, 0]
     assert not np.array_equal(by_factor, dense)
     a, b = (np.bincount(x, minlength=40) / n for x in (by_factor, dense))
     spread = np.sqrt((a + b) / n) + 1e-3

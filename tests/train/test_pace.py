@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.migrate import read_config
 from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm import DistillConfig
 from dbtm.train import loop, pace
@@ -68,8 +69,8 @@ def ticking(monkeypatch):
 def test_a_run_by_the_clock_ends_and_says_how_long_it_was(tmp_path):
     config = tiny_run(distill=DistillConfig())
     folder = fit(config, tmp_path, minutes=0.03)
-    steps = checkpoint.read_json(folder, "config")["train"]["steps"]
-    reached = checkpoint.read_json(folder, "state")["step"]
+    steps = read_config(folder).train.steps
+    reached = checkpoint.read_state(folder)["step"]
     assert 4 <= reached == steps < pace.OPEN
 
 
@@ -78,7 +79,7 @@ def test_the_limit_holds_before_the_length_is_known(tmp_path, capsys):
     config = tiny_run(distill=DistillConfig())
     config = replace(config, train=replace(config.train, log_every=10**6))
     folder = fit(config, tmp_path, minutes=0.005)
-    assert checkpoint.read_json(folder, "state")["step"] > 0
+    assert checkpoint.read_state(folder)["step"] > 0
     assert "the time is up" in capsys.readouterr().err
 
 
@@ -87,7 +88,7 @@ def test_a_long_warm_up_is_cut_and_a_late_start_is_refused(tmp_path):
     config = tiny_run(distill=DistillConfig())
     config = replace(config, optim=replace(config.optim, warmup=10**6), train=replace(config.train, steps=10**7))
     folder = fit(config, tmp_path / "warm", minutes=0.02)
-    assert checkpoint.read_json(folder, "config")["optim"]["warmup"] < 10**6
+    assert read_config(folder).optim.warmup < 10**6
     late = tiny_run(distill=DistillConfig(weight=1.0, start=10**6), train=replace(config.train, steps=10**7))
     with pytest.raises(UsageError, match=r"method\.distill\.start=1000000"):
         fit(late, tmp_path / "late", minutes=0.05)

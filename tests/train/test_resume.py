@@ -276,7 +276,7 @@ def test_max_seconds_stops_cleanly(tmp_path):
     config = tiny_run(train=replace(tiny_run().train, steps=100_000))
     folder = fit(config, tmp_path, max_seconds=0.5)
     checkpoint.verify(folder)
-    assert 0 < checkpoint.read_json(folder, "state")["step"] < 100_000
+    assert 0 < checkpoint.read_state(folder)["step"] < 100_000
 
 
 def test_a_non_finite_loss_leaves_the_last_good_checkpoint(tmp_path):

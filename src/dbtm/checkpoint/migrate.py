@@ -15,16 +15,22 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def migrated(values: Any) -> Any:
-    """Values as they are read today. Anything that does not look like an earlier version is left as it is."""
-    if isinstance(values, dict) and not isinstance(values.get("method"), dict):
+    """Values as they are read today. What does not look like an earlier version is left as it is: whatever is wrong with
+    it is said where it is read.
+    """
+    if isinstance(values, dict) and isinstance(values.get("method", "dbtm"), str) and "model" in values:
         return _methods_own_their_settings(values)
     return values
 
 
 def _methods_own_their_settings(values: dict[str, Any]) -> dict[str, Any]:
     """Version 0.1: one method's settings stood in every run, the quality head in the model, the task's sizes too."""
-    out = {name: value for name, value in values.items() if name not in _DBTM}
-    model = dict(values["model"]) if isinstance(values.get("model"), dict) else {}
+    method = values.get("method", "dbtm")
+    theirs = _DBTM if method == "dbtm" else (*_DBTM, "sample")  # other methods sampled as DBTM does, and have lost that
+    out = {name: value for name, value in values.items() if name not in theirs}
+    if not isinstance(values["model"], dict):
+        return {**out, "method": {"name": method}}
+    model = dict(values["model"])
     for name in ("vocab", "length"):
         model.pop(name, None)
     if "taps" in model:
@@ -33,10 +39,14 @@ def _methods_own_their_settings(values: dict[str, Any]) -> dict[str, Any]:
     for name in ("width", "depth", "heads"):
         if f"quality_{name}" in model:
             quality[name] = model.pop(f"quality_{name}")
-    sections = {name: dict(values[name]) for name in _DBTM if isinstance(values.get(name), dict)}
-    for section in sections.values():
-        if "count_committed_now" in section:
-            section["supervise"] = "uncommitted" if section.pop("count_committed_now") else "remaining"
-    method = values.get("method", "dbtm")
+    sections = {name: _supervised(values[name]) for name in _DBTM if name in values}
     settings = {**sections, "quality": quality} if method == "dbtm" else {}
     return {**out, "model": model, "method": {"name": method, **settings}}
+
+
+def _supervised(section: Any) -> Any:
+    """A section whose switch for the positions of a round's loss has become a choice."""
+    if not isinstance(section, dict) or not isinstance(section.get("count_committed_now"), bool):
+        return section
+    rest = {name: value for name, value in section.items() if name != "count_committed_now"}
+    return {**rest, "supervise": "uncommitted" if section["count_committed_now"] else "remaining"}

@@ -13,6 +13,7 @@ import typer
 from dbtm import __version__
 from dbtm.cli import (
     bench,
+    bench_backbone,
     data,
     data_gsm8k,
     data_text,
@@ -20,6 +21,7 @@ from dbtm.cli import (
     doctor,
     evaluate,
     evaluate_gsm8k,
+    evaluate_nll,
     evaluate_text,
     recipes,
     sample,
@@ -44,6 +46,7 @@ app.command("recipes")(recipes.recipes)
 app.command("doctor")(doctor.doctor)
 evaluate.app.command("gsm8k")(evaluate_gsm8k.gsm8k)
 evaluate.app.command("text")(evaluate_text.text)
+evaluate.app.command("nll")(evaluate_nll.nll)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(sweep.app, name="sweep")
 data.app.command("gsm8k")(data_gsm8k.gsm8k)
@@ -51,6 +54,7 @@ for command in (data_text.text, data_text.lm1b, data_text.owt):
     data.app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
+bench.app.command("backbone")(bench_backbone.backbone)
 app.add_typer(bench.app, name="bench")
 
 

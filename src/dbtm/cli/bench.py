@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbtm.cli import bench_backbone, files
+from dbtm.cli import files
 from dbtm.cli.common import in_range, print_whole, progress_bar
 from dbtm.core.errors import UsageError
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import torch
 
 app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
-app.command("backbone")(bench_backbone.backbone)
 
 Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers, the setting and the machine.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]

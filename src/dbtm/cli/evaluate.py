@@ -60,7 +60,16 @@ def sudoku(
     from dbtm.service.evaluation.sudoku import SudokuRequest, evaluate_sudoku
 
     request = SudokuRequest(
-        checkpoint, puzzles, tuple(counts), n or 2000, seed, budgets, kappas, options, batch, device
+        checkpoint=checkpoint,
+        puzzles=puzzles,
+        clues=tuple(counts),
+        n=n or 2000,
+        seed=seed,
+        budgets=budgets,
+        kappas=kappas,
+        options=options,
+        batch=batch,
+        device=device,
     )
     with tables.shown_progress() as progress:
         *_, result = evaluate_sudoku(request, progress)

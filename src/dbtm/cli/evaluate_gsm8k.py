@@ -47,13 +47,24 @@ def gsm8k(
         common.refuse(context, OF_A_MODEL, "--oracle takes programs and answers from its file")
     for option, value, least in (("--n", n, 1), ("--batch", batch, 1), ("--workers", workers, 1), ("--seed", seed, 0)):
         common.in_range(option, value, least)
-    common.check_kappa(options.get("kappa"))
     budgets = tables.budgets_of(nfe)
     files.check_all([("--json", json_file), ("--jsonl", jsonl_file)], reads=[("--data", data), ("--oracle", oracle)])
 
     from dbtm.service.evaluation.programs import ProgramsRequest, evaluate_programs
 
-    request = ProgramsRequest(checkpoint, oracle, data, n, seed, budgets, options, tokenizer, batch, workers, device)
+    request = ProgramsRequest(
+        checkpoint=checkpoint,
+        programs=oracle,
+        data=data,
+        n=n,
+        seed=seed,
+        budgets=budgets,
+        options=options,
+        tokenizer=tokenizer,
+        batch=batch,
+        workers=workers,
+        device=device,
+    )
     with tables.shown_progress() as progress:
         for result in evaluate_programs(request, progress):
             if not result.scores:

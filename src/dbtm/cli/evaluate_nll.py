@@ -28,7 +28,8 @@ def nll(
     from dbtm.service.likelihood import LikelihoodRequest, evaluate_likelihood
 
     with tables.shown_progress() as progress:
-        result = evaluate_likelihood(LikelihoodRequest(checkpoint, n, data, seed, batch, device), progress)
+        request = LikelihoodRequest(checkpoint, n=n, data=data, seed=seed, batch=batch, device=device)
+        result = evaluate_likelihood(request, progress)
     tables.warn(result.notes)
     tables.write_json(json_file, result.document())
     common.print_whole(tables.likelihood_table(result.score))

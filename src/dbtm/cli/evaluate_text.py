@@ -42,7 +42,6 @@ def text(
         common.refuse(context, _DRAWING, "--samples are judged as they are")
     common.in_range("--n", n, 1)
     common.in_range("--batch", batch, 1)
-    common.check_kappa(options.get("kappa"))
     budgets = tables.budgets_of(nfe)
     files.check_all([("--json", json_file), ("--save-samples", save_samples)], reads=[("--samples", samples)])
 
@@ -50,8 +49,19 @@ def text(
     from dbtm.evals.samples import write_sets
     from dbtm.service.evaluation.generated_text import TextRequest, evaluate_text
 
-    asked = None if judge == "none" else judge
-    request = TextRequest(checkpoint, samples, asked, n, seed, budgets, options, references, data, batch, device)
+    request = TextRequest(
+        checkpoint=checkpoint,
+        samples=samples,
+        judge=None if judge == "none" else judge,
+        n=n,
+        seed=seed,
+        budgets=budgets,
+        options=options,
+        references=references,
+        data=data,
+        batch=batch,
+        device=device,
+    )
     saved = False
     with tables.shown_progress() as progress:
         try:

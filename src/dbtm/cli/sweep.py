@@ -66,8 +66,20 @@ def text(
     from dbtm.evals.perplexity import NoReferenceError
     from dbtm.service.sweeping import SweepRequest, run_sweep
 
-    studies, asked = tuple(study.split(",")), None if judge == "none" else judge
-    request = SweepRequest(out, checkpoint, studies, values, asked, n, seed, entropies, references, data, batch, device)
+    request = SweepRequest(
+        folder=out,
+        checkpoint=checkpoint,
+        studies=tuple(study.split(",")),
+        values=values,
+        judge=None if judge == "none" else judge,
+        n=n,
+        seed=seed,
+        entropies=entropies,
+        references=references,
+        data=data,
+        batch=batch,
+        device=device,
+    )
     with tables.shown_progress() as progress:
         try:
             sweep = run_sweep(request, progress)

@@ -80,7 +80,7 @@ def dumps(config: RunConfig) -> str:
 def loads(text: str) -> RunConfig:
     try:
         values = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the configuration is not JSON: {error}") from None
     return from_dict(values)
 
@@ -122,7 +122,7 @@ def _tagged(registry: Any, values: Any, where: str) -> tuple[Any, dict[str, Any]
 def override(config: RunConfig, assignments: list[str]) -> RunConfig:
     """Apply `section.key=value` assignments in their order; values are JSON, or plain words for strings.
 
-    `method=NAME` takes another method with its default settings.
+    `method=NAME` takes another method, with its default settings.
     """
     values = to_dict(config)
     for assignment in assignments:
@@ -130,6 +130,8 @@ def override(config: RunConfig, assignments: list[str]) -> RunConfig:
         if not equals:
             raise UsageError(f"a setting is changed by section.key=value, not by '{assignment}'")
         if path == "method":
+            if text == values["method"]["name"]:
+                continue
             cls = METHODS.get(text)
             values["method"] = {"name": text, **settings.to_dict(cls.Config())}
             values["sample"] = settings.to_dict(cls.Options())
@@ -160,10 +162,12 @@ def _word(text: str) -> Any:
     """JSON where it is JSON (3, 0.5, true, [1,2], null), else the word itself."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except RecursionError:
+        raise UsageError(f"'{text[:40]}...' has too many brackets within brackets") from None
+    except ValueError:  # not JSON, or a number of thousands of digits
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
         try:
             return float(text)  # .5 and 1e-3, which JSON does not know
-        except ValueError:
+        except (ValueError, OverflowError):
             return text

@@ -88,6 +88,8 @@ def read_value(kind: Any, value: Any, where: str) -> Any:
         raise UsageError(f"{where}={value!r} is not a choice{nearest(str(value), [str(a) for a in arguments])}")
     if origin is tuple:
         return _read_tuple(arguments, value, where)
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        raise UsageError(f"{where} is a whole number of {len(hex(value)) * 4} bits: at most 63 are allowed")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):

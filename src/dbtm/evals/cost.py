@@ -86,7 +86,8 @@ def _flops(network: Backbone) -> dict[str, float]:
         return {"flops_per_sequence": whole, "flops_per_evaluation": whole / shape.length}
     if not hasattr(network, "quality"):
         return {"flops_per_evaluation": whole}
-    quality = 0 if network.quality is None else quality_flops(network.quality, config.width, shape.length)
+    head = network.quality
+    quality = quality_flops(head, config.width, shape.length) if isinstance(head, QualityHead) else 0
     return {"flops_map": whole, "flops_quality": quality, "flops_per_evaluation": whole + quality}
 
 

@@ -91,12 +91,12 @@ def likelihoods(
             if cancelled is not None and cancelled():
                 raise Cancelled
             rows = slice(first, first + sampler.batch)
-            tokens_BL = torch.as_tensor(np.asarray(examples.tokens[rows], dtype=np.int64))
+            tokens_BL = torch.as_tensor(np.array(examples.tokens[rows], dtype=np.int64))
             key_B = rng.fold(seed, STREAM, torch.arange(first, first + len(tokens_BL)))
             prompt_BL = torch.as_tensor(np.array(prompt[rows]))
-            moved = [each.to(sampler.device) for each in (tokens_BL, prompt_BL, key_B)]
+            tokens_BL, prompt_BL, key_B = (each.to(sampler.device) for each in (tokens_BL, prompt_BL, key_B))
             with torch.no_grad():
-                part = method.nll(network, Examples(*moved, step=0))
+                part = method.nll(network, Examples(tokens_BL, prompt_BL, key_B, step=0))
             if part is None:
                 raise _refusal(method)
             parts.append(part)
@@ -104,8 +104,8 @@ def likelihoods(
                 progress(first + len(tokens_BL))
     finally:
         network.train(training)
-    nll_B, tokens_B = (torch.cat([part[i].cpu() for part in parts]) for i in range(2))
-    return Likelihood(nll_B, tokens_B, parts[0].exact)
+    nll_B, tokens_B = torch.cat([part.nll_B for part in parts]), torch.cat([part.tokens_B for part in parts])
+    return Likelihood(nll_B.cpu(), tokens_B.cpu(), parts[0].exact)
 
 
 def measure_likelihood(

@@ -91,7 +91,7 @@ def solve_rates(
     task = sudoku_task(sampler.task)
     given = task.given(puzzles_BC)
     # The first evaluation pays for allocations and kernel choices: it is made before the clock runs.
-    once = {"nfe": 1} if sampler.has_budget else {}
+    once: dict[str, Any] = {"nfe": 1} if sampler.has_budget else {}
     sampler.sample(tokens=given["tokens"][:1], clean=given["clean"][:1], cancelled=cancelled, **once)
     for options in settings:
         start = time.perf_counter()

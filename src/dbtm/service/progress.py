@@ -14,6 +14,9 @@ class Progress:
     def advance(self, done: int, total: int | None = None) -> None:
         """So many units of the stage are done."""
 
+    def note(self, text: str) -> None:
+        """Something that the user should know before the work goes on."""
+
     def cancelled(self) -> bool:
         """Asked often; True ends the work with `Cancelled`."""
         return False

@@ -118,10 +118,10 @@ def _saved(folder: Path, wanted: RunConfig) -> RunConfig:
     checkpoint.verify(folder, ["config.json"])
     saved = read_config(folder)
     for what, is_, was in (
-        ("", wanted.recipe, saved.recipe),
-        (" by the method", wanted.method_name, saved.method_name),
+        ("of", wanted.recipe, saved.recipe),
+        ("by the method", wanted.method_name, saved.method_name),
     ):
         if is_ != was:
-            raise UsageError(f"{folder.parent} is a run of{what} '{was}', not of{what} '{is_}': choose another folder")
+            raise UsageError(f"{folder.parent} is a run {what} '{was}', not {what} '{is_}': choose another folder")
     steps = saved.train.steps if saved.train.steps < OPEN else wanted.train.steps
     return replace(saved, train=replace(saved.train, steps=steps))

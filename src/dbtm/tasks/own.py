@@ -8,6 +8,7 @@ import numpy as np
 
 from dbtm.core import rng
 from dbtm.core.digest import sha256
+from dbtm.core.arrays import open_array
 from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 
@@ -46,12 +47,7 @@ class Own(Task):
         """(N, L) tokens, memory-mapped; checked once."""
         if not self.data or not Path(self.data).is_file():
             raise UsageError(f"no such data file: '{self.data}'; name a .npy file of integer tokens")
-        try:
-            array = np.load(self.data, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise UsageError(f"{self.data} is not a .npy array: {error}") from None
-        if not isinstance(array, np.ndarray):
-            raise UsageError(f"{self.data} holds several arrays: give a .npy file with one")
+        array = open_array(self.data)
         if array.dtype.kind not in "iu" or array.ndim not in (1, 2):
             raise UsageError(f"{self.data} must hold integers of shape (N, L) or (N,), not {array.dtype} {array.shape}")
         if array.ndim == 1:

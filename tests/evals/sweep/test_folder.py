@@ -22,7 +22,7 @@ def test_a_plan_grows_and_is_not_mixed_with_another(tmp_path):
     for origin, n, words in (
         (ORIGIN | {"sha256": "other"}, 8, "another checkpoint"),
         (ORIGIN | {"seed": 4}, 8, "another seed"),
-        (ORIGIN, 9, "use --n 8"),
+        (ORIGIN, 9, "8 samples per setting"),
     ):
         with pytest.raises(UsageError, match=words):
             folder.extend(origin, n, planned("scorer"))
@@ -48,7 +48,7 @@ def test_what_is_drawn_and_judged_is_remembered_by_judge(tmp_path):
 
 def test_rows_that_do_not_say_who_judged_are_by_nobody_else(tmp_path):
     folder = SweepFolder(tmp_path)
-    journal.append(folder.rows, row({"nfe": 1}, 5.0, 1.0))
+    journal.append_record(folder.rows, row({"nfe": 1}, 5.0, 1.0))
     assert folder.judged({"name": "j", "dtype": "float32"}) == {}
     assert folder.judges() == [{"name": "j"}]
     assert len(folder.judged({"name": "j"})) == 1
@@ -71,9 +71,9 @@ def test_rows_that_do_not_say_who_judged_are_by_nobody_else(tmp_path):
 def test_a_damaged_row_is_named(tmp_path, change, words):
     folder, good = SweepFolder(tmp_path), row({"nfe": 1}, None, 1.0)
     bad = {name: value for name, value in (good | change).items() if value is not ...}
-    journal.append(folder.rows, good)
+    journal.append_record(folder.rows, good)
     assert len(folder.judged({"name": "j"})) == 1
-    journal.append(folder.rows, bad)
+    journal.append_record(folder.rows, bad)
     for look in (folder.judges, lambda: folder.judged({"name": "j"})):
         with pytest.raises(UsageError, match=words):
             look()

@@ -9,47 +9,47 @@ from dbtm.evals.sweep import journal
 
 
 def records(path):
-    return [record for _, record in journal.lines(path, cut_short=True)]
+    return [record for _, record in journal.read_records(path, cut_short=True)]
 
 
 def test_whatever_a_kill_leaves_of_the_last_line_is_replaced(tmp_path):
     path = tmp_path / "a.jsonl"
-    journal.append(path, {"a": 1})
-    journal.append(path, {"b": "ü" * 5})
+    journal.append_record(path, {"a": 1})
+    journal.append_record(path, {"b": "ü" * 5})
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
     for cut in range(first, len(whole)):
         path.write_bytes(whole[:cut])
         assert records(path) == [{"a": 1}]
-        journal.append(path, {"c": 3})
+        journal.append_record(path, {"c": 3})
         assert records(path) == [{"a": 1}, {"c": 3}]
         assert path.read_bytes() == whole[:first] + b'{"c": 3}\n'
 
 
 def test_a_long_line_cut_short_is_replaced_too(tmp_path):
     path = tmp_path / "a.jsonl"
-    journal.append(path, {"a": 1})
+    journal.append_record(path, {"a": 1})
     path.write_bytes(path.read_bytes() + b"x" * 200_000)
-    journal.append(path, {"b": 2})
+    journal.append_record(path, {"b": 2})
     assert records(path) == [{"a": 1}, {"b": 2}]
     path.write_bytes(b"y" * 70_000)
-    journal.append(path, {"b": 2})
+    journal.append_record(path, {"b": 2})
     assert records(path) == [{"b": 2}]
 
 
 def test_a_last_line_without_its_end_counts_unless_a_kill_may_have_cut_it(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n{"b": 2}')
-    assert [record for _, record in journal.lines(path)] == [{"a": 1}, {"b": 2}]
+    assert [record for _, record in journal.read_records(path)] == [{"a": 1}, {"b": 2}]
     assert records(path) == [{"a": 1}]
     path.write_bytes(b'{"a": 1}\n{"b": ')
     with pytest.raises(UsageError, match="line 2 is not JSON"):
-        list(journal.lines(path))
+        list(journal.read_records(path))
 
 
 def test_compressed_files_are_the_same(tmp_path):
     for name in ("a.jsonl", "a.jsonl.gz"):
-        journal.write(tmp_path / name, [{"a": [1, 2]}, {"b": None}])
+        journal.write_records(tmp_path / name, [{"a": [1, 2]}, {"b": None}])
         assert records(tmp_path / name) == [{"a": [1, 2]}, {"b": None}]
     assert (tmp_path / "a.jsonl.gz").read_bytes()[:2] == b"\x1f\x8b"
     assert {p.name for p in tmp_path.iterdir()} == {"a.jsonl", "a.jsonl.gz"}, "no temporary file stays"
@@ -71,6 +71,6 @@ def test_damage_is_named_by_its_line(tmp_path):
         with pytest.raises(UsageError, match=f"cannot read .*{name}"):
             records(tmp_path / name)
     with pytest.raises(UsageError, match="cannot write"):
-        journal.append(tmp_path / "none" / "a.jsonl", {})
+        journal.append_record(tmp_path / "none" / "a.jsonl", {})
     with pytest.raises(ValueError):
-        journal.append(path, {"x": float("nan")})
+        journal.append_record(path, {"x": float("nan")})

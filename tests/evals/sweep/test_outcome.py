@@ -1,12 +1,10 @@
-"""The outcome of a sweep: curves, the table of matched entropies, the studies' tables, the figure."""
+"""The outcome of a sweep: curves, perplexity at matched entropies, the figure."""
 
-import io
 import json
 
 import pytest
-from rich.console import Console
 
-from dbtm.evals.sweep import tables
+from dbtm.evals.sweep import outcome
 from dbtm.evals.sweep.folder import Plan, Planned
 from dbtm.evals.sweep.frontier import Point
 from tests.evals.sweep.cells import ORIGIN, row, rows_of, settings
@@ -27,19 +25,22 @@ PLAN = Plan(
 )
 
 
-def printed(table):
-    console = Console(file=io.StringIO(), width=200)
-    console.print(table)
-    return console.file.getvalue()
-
-
 def test_curves_pool_all_knobs_by_budget():
-    found = tables.curves("x", PLAN, ROWS)
-    assert found.real[:2] == (4.4, 30.0)
-    assert {nfe: sorted(p[:2] for p in points) for nfe, points in found.points.items()} == {
+    own = outcome.curves("x", PLAN, ROWS)
+    assert own.real[:2] == (4.4, 30.0)
+    assert {nfe: sorted(p[:2] for p in points) for nfe, points in own.points.items()} == {
         1: [(4.1, 500.0)],
         4: [(4.0, 100.0), (4.3, 300.0), (4.5, 200.0)],
     }
+
+
+def test_a_method_without_a_budget_stands_at_the_evaluations_it_used():
+    one = {"temperature": 1.0, "top_p": 1.0}
+    rows = rows_of(row(one, 50.0, 4.2) | {"nfe": 127.0})
+    own = outcome.curves("ar", Plan(ORIGIN, 8, (Planned("frontier", "", "", one),)), rows)
+    assert {nfe: [p[:2] for p in points] for nfe, points in own.points.items()} == {127: [(4.2, 50.0)]}
+    (record,) = outcome.matched([own], [4.2])
+    assert (record["nfe"], record["frontier"][0]["settings"]) == (127, one)
 
 
 def test_only_the_frontiers_own_grid_is_pooled():
@@ -49,61 +50,45 @@ def test_only_the_frontiers_own_grid_is_pooled():
     rows = rows_of(row({}, 30.0, 4.4, "real"), *(row(s, 10.0 + i, 4.0) for i, s in enumerate((studied, old, new))))
     plan = Plan(ORIGIN, 8).extended([Planned("frontier", "4", "", old), Planned("commit", "4", "c", studied)])
     plan = plan.extended([Planned("frontier", "4", "", new)])
-    found = tables.curves("x", plan, rows)
-    assert [(p.perplexity, found.settings[p.row]) for p in found.points[4]] == [(12.0, new)]
-    assert found.real is not None
+    own = outcome.curves("x", plan, rows)
+    assert [(p.perplexity, own.settings[p.row]) for p in own.points[4]] == [(12.0, new)]
+    assert own.real is not None
 
 
 def test_the_table_of_matched_entropies():
-    found = [tables.curves("x", PLAN, ROWS)]
-    entropies = tables.matched_entropies(found)
+    sweeps = [outcome.curves("x", PLAN, ROWS)]
+    entropies = outcome.matched_entropies(sweeps)
     assert entropies == [4.0, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6]
-    one, four = tables.matched(found, entropies)
+    one, four = outcome.matched(sweeps, entropies)
     assert (one["nfe"], one["best"], one["range"]) == (1, None, [4.1, 4.1]), "0.3 from real text is too far"
     assert (four["best"]["perplexity"], four["best"]["settings"]["kappa"]) == (200.0, 0.9)
     assert [p["settings"]["kappa"] for p in four["frontier"]] == [0.5, 0.9]
     assert four["matched"]["4.20"] == pytest.approx(140)
     assert four["matched"]["4.60"] is None
     assert four["points"] == 3
-    text = printed(tables.frontier_table([one, four], entropies))
-    assert "140.0" in text
-    assert "4.00-4.50" in text
 
 
 def test_without_real_text_the_tenths_that_are_reached():
     rows = {key: r for key, r in ROWS.items() if r["kind"] == "sample"}
-    found = [tables.curves("x", PLAN, rows)]
-    assert tables.matched_entropies(found) == [4.0, 4.1, 4.2, 4.3, 4.4, 4.5]
-    assert tables.matched(found, [4.2])[1]["best"] is None
-    assert tables.matched_entropies([tables.curves("x", PLAN, {})]) == []
+    sweeps = [outcome.curves("x", PLAN, rows)]
+    assert outcome.matched_entropies(sweeps) == [4.0, 4.1, 4.2, 4.3, 4.4, 4.5]
+    assert outcome.matched(sweeps, [4.2])[1]["best"] is None
+    assert outcome.matched_entropies([outcome.curves("x", PLAN, {})]) == []
 
 
-def test_a_study_shows_what_there_is():
-    cells = [
-        Planned("iterate", "4", "iterate", {"sampler": "iterate", "nfe": 4}),
-        Planned("iterate", "4", "renoise + remap", settings(4, kappa=0.9)),
-        Planned("iterate", "8", "iterate", {"sampler": "iterate", "nfe": 8}),
-    ]
-    rows = ROWS | rows_of(row({"sampler": "iterate", "nfe": 4}, 1.0, 9.0))
-    lines = printed(tables.study_table("iterate", cells, rows)).splitlines()
-    assert "1.0 (9.00)" in next(line for line in lines if line.startswith("│   4"))
-    assert "200.0 (4.50)" in next(line for line in lines if line.startswith("│   4"))
-    assert next(line for line in lines if line.startswith("│   8")).count("-") == 2
+def test_the_figure_has_a_panel_per_budget_and_the_same_bytes_every_time(tmp_path):
+    from dbtm.viz.frontier import draw_frontiers, save_figure
 
-
-def test_the_figure_has_a_panel_a_budget_and_the_same_bytes_every_time(tmp_path):
-    from dbtm.viz.frontier import draw, save
-
-    one = tables.curves("one", PLAN, ROWS)
-    found = [one, one._replace(label="two", points={4: [Point(4.0, 50.0)]})]
-    figure = draw(found, "the judge")
+    one = outcome.curves("one", PLAN, ROWS)
+    sweeps = [one, one._replace(label="two", points={4: [Point(4.0, 50.0)]})]
+    figure = draw_frontiers(sweeps, "the judge")
     assert [panel.get_title(loc="left") for panel in figure.axes] == ["1 NFE", "4 NFE"]
     assert "the judge" in figure.axes[0].get_ylabel()
     assert figure.axes[0].get_yscale() == "log"
     labels = {line.get_label() for line in figure.axes[1].get_lines()}
     assert {"one", "two", "real text"} <= labels
-    png, svg = save(figure, tmp_path / "f")
+    png, svg = save_figure(figure, tmp_path / "f")
     assert png.read_bytes()[:4] == b"\x89PNG"
-    again = save(draw(found, "the judge"), tmp_path / "g")[1]
+    again = save_figure(draw_frontiers(sweeps, "the judge"), tmp_path / "g")[1]
     assert svg.read_bytes() == again.read_bytes()
     assert json.dumps(sorted(p.name for p in tmp_path.iterdir())) == '["f.png", "f.svg", "g.png", "g.svg"]'

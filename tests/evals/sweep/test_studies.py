@@ -1,11 +1,15 @@
-"""Studies compare what they say, and draw nothing twice."""
+"""Studies compare what they say, fit the method, and draw nothing twice."""
 
 from dataclasses import replace
 
-from dbtm.evals.draw import resolve
+import pytest
+
+from dbtm.core.errors import UsageError
+from dbtm.evals.drawing import resolve
 from dbtm.evals.sweep import studies
 from dbtm.evals.sweep.folder import SweepFolder, identity
 from tests.evals.sweep.cells import GRID, ORIGIN, planned, sampler
+from tests.evals.tiny import METHODS, letters, random_sampler
 
 
 def test_the_grid_is_a_product_less_what_makes_no_difference(tmp_path):
@@ -13,7 +17,40 @@ def test_the_grid_is_a_product_less_what_makes_no_difference(tmp_path):
     settings = plan.settings()
     assert sum(s["nfe"] == 1 for s in settings) == 4, "one round: temperature x sigma"
     assert sum(s["nfe"] == 4 for s in settings) == 8, "kappa x temperature x sigma"
-    assert {s["sigma"] for s in settings} == {1.0, 2.0}, "None is the checkpoint's"
+    assert {s["sigma"] for s in settings} == {1.25, 2.0}
+
+
+def test_what_is_not_asked_for_takes_its_default_values_or_the_checkpoints_own():
+    grid = studies.grid_for(sampler(), {"nfe": (2,)})
+    assert grid == {name: values for name, values in studies.KNOBS.items() if values} | {"nfe": (2,)}
+    assert {cell.settings["sigma"] for cell in planned("frontier", grid={"nfe": (2,)})} == {1.25}
+
+
+def test_the_frontier_of_every_method_is_over_the_options_it_has():
+    varied = {method: set(studies.grid_for(random_sampler(letters(method)), {})) for method in METHODS}
+    assert varied == {
+        "dbtm": {"nfe", "kappa", "temperature", "repetition_penalty"},
+        "mdlm": {"nfe", "temperature"},
+        "ar": {"temperature"},
+    }
+    ar = planned("frontier", own=random_sampler(letters("ar")), grid={"top_p": (0.9, 1.0)})
+    assert [cell.settings for cell in ar] == [
+        {"temperature": t, "top_p": p} for t in studies.KNOBS["temperature"] for p in (0.9, 1.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "grid", "words"),
+    [
+        ("mdlm", {"kappa": (0.5,)}, "'mdlm' has no option 'kappa'"),
+        ("ar", {"nfe": (4,)}, "no budget to choose"),
+        ("dbtm", {"top_p": (0.5,)}, "'dbtm' has no option 'top_p'"),
+        ("dbtm", {"scorer": ("none",)}, "a sweep does not vary 'scorer'"),
+    ],
+)
+def test_values_that_a_method_cannot_take_are_refused(method, grid, words):
+    with pytest.raises(UsageError, match=words):
+        studies.grid_for(random_sampler(letters(method)), grid)
 
 
 def test_studies_compare_what_they_say():
@@ -28,7 +65,7 @@ def test_studies_compare_what_they_say():
         (nfe, column) for nfe in "14" for column in ("iterate", "renoise + remap")
     }
     assert {c.column for c in cells["scorer"]} == {"confidence", "quality", "spread", "none"}
-    without_head = planned("scorer", own=sampler(quality=False))
+    without_head = planned("scorer", own=sampler("method.quality.enabled=false"))
     assert {c.column for c in without_head} == {"confidence", "spread", "none"}
     hard = {c.column: c.settings for c in cells["commit"] if c.row == "4"}
     assert hard["commit 0.9"] == hard["non-commit 0.9"] | {"commit": True, "repetition_penalty": 0.0}
@@ -36,6 +73,19 @@ def test_studies_compare_what_they_say():
     again = {c.column: c.settings for c in cells["noise"] if c.row == "4"}
     assert again["the same"] == again["fresh"] | {"fresh_noise": False}
     assert set(studies.TITLES) | {"frontier"} == set(studies.STUDIES)
+
+
+def test_a_method_makes_the_studies_that_fit_it():
+    assert studies.fitting_studies(sampler(), ["all"]) == list(studies.STUDIES)
+    for method in ("mdlm", "ar"):
+        own = random_sampler(letters(method))
+        assert studies.fitting_studies(own, ["all"]) == ["frontier"]
+        with pytest.raises(
+            UsageError, match=f"'iterate' compares values of .*, which the sampler of '{method}' does not"
+        ):
+            studies.fitting_studies(own, ["frontier", "iterate"])
+    with pytest.raises(UsageError, match="no study 'frontear'; did you mean 'frontier'"):
+        studies.fitting_studies(sampler(), ["frontear"])
 
 
 def test_a_checkpoint_with_spread_commits_is_swept_with_thresholds_too():
@@ -61,7 +111,7 @@ def test_the_commit_study_has_no_penalty_that_one_side_would_not_know():
 def test_a_checkpoint_that_holds_states_is_swept_without_penalties():
     own = sampler()
     own.options = replace(own.options, commit=False)
-    cells = studies.frontier(GRID._replace(repetition_penalty=(0.0, 1.0)), own)
+    cells = studies.cells(own, ["frontier"], GRID | {"repetition_penalty": (0.0, 1.0)})
     assert all("repetition_penalty" not in resolve(own, cell.asked) for cell in cells)
 
 

@@ -67,7 +67,7 @@ def evaluate_text(request: TextRequest, progress: Progress = Progress()) -> Iter
     """Generative perplexity, entropy and repetition; a result when all is drawn, and after every set judged."""
     if (request.checkpoint is None) == (request.samples is None):
         raise UsageError("either a checkpoint or a file of samples must be given")
-    sampler, settings, notes = None, list[dict[str, Any]](), ()
+    sampler, settings, notes = None, list[dict[str, Any]](), tuple[str, ...]()
     if request.checkpoint is not None:
         sampler, notes = load_text_model(request.checkpoint, request.device, request.batch, request.data)
         wanted = [resolve(sampler, each) for each in over_budgets(sampler, request.budgets, request.options)]

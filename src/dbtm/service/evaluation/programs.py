@@ -50,8 +50,8 @@ class ProgramsResult:
 
     data: dict[str, Any]
     made: dict[str, Any]
-    sandbox: tuple[str, ...]  # walls around the programs
-    sandbox_without: tuple[str, ...]  # walls that this system lacks
+    sandbox: tuple[str, ...]  # means by which programs are confined
+    sandbox_without: tuple[str, ...]  # means that this system lacks
     model: dict[str, Any] | None = None  # None: programs of a file
     scores: tuple[ProgramScore, ...] = ()
     problems: tuple[tuple[ProblemResult, ...], ...] = ()  # for every score
@@ -60,8 +60,8 @@ class ProgramsResult:
         """The JSON: the rows of a model or, for given programs, the counts themselves."""
         rows = [score.document() for score in self.scores]
         counts = rows[0] if self.model is None else {"rows": rows, "model": self.model}
-        walls = {"sandbox": list(self.sandbox), "sandbox_without": list(self.sandbox_without)}
-        return {**counts, "data": self.data, **self.made, **walls}
+        confined = {"sandbox": list(self.sandbox), "sandbox_without": list(self.sandbox_without)}
+        return {**counts, "data": self.data, **self.made, **confined}
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Every problem at every setting, as it stands in a file of JSON lines."""
@@ -83,8 +83,7 @@ def evaluate_programs(request: ProgramsRequest, progress: Progress = Progress())
     examples, data = _problems(request)
     device = torch.device("cpu") if sampler is None else sampler.device
     with Sandbox(workers=request.workers) as sandbox:
-        walls = {"sandbox": tuple(sandbox.means), "sandbox_without": tuple(sandbox.missing)}
-        result = ProgramsResult(data, made(device), model=model, **walls)
+        result = ProgramsResult(data, made(device), tuple(sandbox.means), tuple(sandbox.missing), model)
         yield result
         for score, problems in _program_scores(request, sampler, settings, examples, sandbox, progress):
             scores, each = (*result.scores, score), (*result.problems, tuple(problems))
@@ -126,7 +125,8 @@ def _program_scores(
         return
     each, meter = 2 * len(examples), Meter(progress)  # every program counts twice: generated, and run
     progress.stage(f"solving {len(examples)} problems", len(settings) * each)
-    heard = {"progress": meter, "cancelled": progress.cancelled}
-    for scored in programs.solve_at(sampler, examples, sandbox, settings, seed=request.seed, **heard):
+    for scored in programs.solve_at(
+        sampler, examples, sandbox, settings, seed=request.seed, progress=meter, cancelled=progress.cancelled
+    ):
         meter.before += each
         yield scored

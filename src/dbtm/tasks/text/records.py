@@ -8,16 +8,28 @@ from typing import Any
 from dbtm.core.errors import UsageError, nearest
 from dbtm.tasks.text.streams import Tick
 
+MOST_LINE = 1 << 28  # characters
+
 
 def json_lines(chunks: Iterable[str], name: str, field: str) -> Iterator[str]:
-    """An object a line; blank lines are passed over."""
-    rest, number = "", 0
+    """An object per line; blank lines are passed over. The pieces of a line are joined once, when it ends."""
+    pieces: list[str] = []
+    size, number = 0, 0
     for chunk in chunks:
-        *lines, rest = (rest + chunk).split("\n")
-        for line in lines:
-            number += 1
-            if line.strip():
-                yield _json_text(line, f"{name}, line {number}", field)
+        first, *more = chunk.split("\n")
+        for piece, ended in ((first, bool(more)), *((line, i < len(more)) for i, line in enumerate(more, 1))):
+            pieces.append(piece)
+            size += len(piece)
+            if size > MOST_LINE:
+                raise UsageError(
+                    f"{name}, line {number + 1} has more than {MOST_LINE >> 20} million characters: split it"
+                )
+            if ended:
+                line, number = "".join(pieces), number + 1
+                pieces, size = [], 0
+                if line.strip():
+                    yield _json_text(line, f"{name}, line {number}", field)
+    rest = "".join(pieces)
     if rest.strip():
         yield _json_text(rest, f"{name}, line {number + 1}", field)
 
@@ -63,7 +75,7 @@ def parquet(path: str, tick: Tick, field: str) -> Iterator[str]:
     try:
         file = ParquetFile(path)
         if field not in file.schema_arrow.names:
-            raise UsageError(f"{path} has no column '{field}'{nearest(field, file.schema_arrow.names)} (--field)")
+            raise UsageError(f"{path} has no column '{field}'{nearest(field, file.schema_arrow.names)}")
         _check_text(path, file.schema_arrow.field(field))
         groups, size = file.num_row_groups, Path(path).stat().st_size
         for group in range(groups):

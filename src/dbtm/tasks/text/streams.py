@@ -15,6 +15,9 @@ from typing import IO, BinaryIO, Protocol, cast
 from dbtm.core.errors import UsageError
 
 CHUNK = 1 << 20
+ZSTD_PIECE = 1 << 10  # compressed bytes at a time: four of them can stand for 128 KiB
+MOST_WINDOW = 1 << 27  # bytes that a zstd frame may ask to be remembered, as for the command zstd
+MOST_HEADER = 1 << 20  # bytes of a tar member's extended header
 COMPRESSIONS = (".xz", ".gz", ".zst")
 STDIN = "-"
 
@@ -128,7 +131,10 @@ def _counted(stream: _Readable, raw: IO[bytes], tick: Tick | None) -> Iterator[b
 
 
 def _zstd(raw: BinaryIO, path: str, tick: Tick) -> Iterator[bytes]:
-    """Frames one after the other; the library's own reader would take a truncated file for a short one."""
+    """Frames one after the other; the library's own reader would take a truncated file for a short one.
+
+    A few bytes may stand for very many, so that only a few are decompressed at a time.
+    """
     try:
         import zstandard
     except ImportError:
@@ -136,11 +142,13 @@ def _zstd(raw: BinaryIO, path: str, tick: Tick) -> Iterator[bytes]:
             f"{path} needs the package zstandard: pip install 'dbtm[zstd]', or decompress it first with zstd -d"
         ) from None
     frame = None
-    for chunk in _counted(raw, raw, tick):
-        while chunk:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            yield frame.decompress(chunk)
-            chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    for whole in _counted(raw, raw, tick):
+        for start in range(0, len(whole), ZSTD_PIECE):
+            chunk = whole[start : start + ZSTD_PIECE]
+            while chunk:
+                frame = frame or zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW).decompressobj()
+                yield frame.decompress(chunk)
+                chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame is not None:
         raise UsageError(f"{path} cannot be read: it ends in the middle of its compressed data")
 
@@ -170,3 +178,9 @@ class _Member(tarfile.TarInfo):
             return super().fromtarfile(archive)
         except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
             raise tarfile.ReadError(str(error)) from None
+
+    def _proc_member(self, tarfile_: tarfile.TarFile) -> tarfile.TarInfo:
+        extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, *tarfile.GNU_TYPES)
+        if self.type in extended and self.size > MOST_HEADER and self.type != tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError(f"a header of {self.size} bytes: at most {MOST_HEADER} are read")
+        return super()._proc_member(tarfile_)  # type: ignore[misc]

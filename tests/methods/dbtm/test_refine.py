@@ -1,29 +1,23 @@
+"""Renoise and remap against the paper's algorithm with dense states, and what its options promise."""
+
 import numpy as np
 import pytest
 import torch
 
-from dbtm.config import SampleConfig
+from dbtm.config import Shape
 from dbtm.core.errors import UsageError
-from dbtm.sampling import Sampler
-from dbtm.sampling.decode import count_committed, propose
-from dbtm.sampling.iterate import integrate, iterate
-from dbtm.sampling.refine import NOISE, Passes, keys, noise, refine
+from dbtm.methods.dbtm import Options
+from dbtm.methods.dbtm.refine import NOISE, Evaluator, noise, refine
+from dbtm.sampling import Watch
 from dbtm.simplex import State
-from tests.conftest import random_map
-from tests.sampling.oracle import dense_rounds
-
-L, V = 9, 7
+from tests.conftest import random_map, sampler_of
+from tests.methods.dbtm.oracle import dense_rounds
+from tests.sampling.given import L, V, prompts
 
 
 @pytest.fixture(scope="module")
 def sampler():
-    return Sampler(random_map(dropout=0.0), SampleConfig(), batch=64)
-
-
-def prompts(n, seed=0):
-    generator = np.random.default_rng(seed)
-    tokens, clean = generator.integers(0, V, (n, L)), generator.random((n, L)) < 0.3
-    return tokens, clean
+    return sampler_of(random_map(dropout=0.0), batch=64)
 
 
 @torch.no_grad()
@@ -33,10 +27,10 @@ def prompts(n, seed=0):
 def test_rounds_are_the_papers_algorithm(scorer, temperature, commit, penalty):
     """Tokens, C_r and scores of every round, and the evaluations used; a map in training samples without dropout."""
     drawn = {"temperature": temperature, "repetition_penalty": penalty, "sigma": 1.4}
-    options = SampleConfig(nfe=3, kappa=0.45, scorer=scorer, commit=commit, **drawn)
-    model = random_map(length=6, dropout=0.5).double().train()
+    options = Options(nfe=3, kappa=0.45, scorer=scorer, commit=commit, **drawn)
+    model = random_map(shape=Shape(V, 6), dropout=0.5).double().train()
     tokens, clean = (x[:, :6] for x in prompts(5))
-    trace = Sampler(model, options).sample(tokens=tokens, clean=clean, seed=8, trace=True)
+    trace = sampler_of(model, options).sample(tokens=tokens, clean=clean, seed=8, trace=True)
     assert model.training
     model.eval()
     for b in range(5):
@@ -104,109 +98,23 @@ def test_a_sample_reports_the_evaluations_it_used(sampler):
     assert (sampler.sample(4, nfe=8, kappa=0.0).nfe == 1).all()
 
 
-@pytest.mark.parametrize("changes", [{}, {"temperature": 1.3}, {"commit": False}, {"repetition_penalty": 1.0}])
-def test_results_do_not_depend_on_the_batch_size(sampler, changes):
-    model = sampler.model.double()
-    whole = Sampler(model, batch=64).sample(23, nfe=4, seed=5, **changes)
-    parts = Sampler(model, batch=4).sample(23, nfe=4, seed=5, **changes)
-    model.float()
-    assert np.array_equal(whole.tokens, parts.tokens)
-    assert np.array_equal(whole.nfe, parts.nfe)
-
-
 def test_seed_and_noise_options_matter(sampler):
-    base = sampler.sample(50, nfe=4, seed=1, kappa=2.0).tokens
-    assert np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=2.0).tokens)
-    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=2, kappa=2.0).tokens)
-    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=2.0, fresh_noise=False).tokens)
-    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=2.0, sigma=2.0).tokens)
-
-
-def dense_flow(model, given, step, steps, seed):
-    """Euler steps of the size `step` from the dense x0, given positions clean; with step 1 the map again and again."""
-    x0 = noise(model, keys(given, seed, NOISE, 1)[:, 0], 1.0).dense()
-    clean = given.clean[..., None]
-    given_x = torch.nn.functional.one_hot(given.tokens, V).to(x0.dtype)
-    x = torch.where(clean, given_x, x0)
-    for _ in range(steps):
-        x = torch.where(clean, given_x, (1 - step) * x + step * model(x))
-    return x.argmax(-1).numpy()
-
-
-def test_iterating_is_the_dense_map_again_and_again():
-    """T^k of float64, whose first application is the one evaluation of `refine`."""
-    sampler = Sampler(random_map(dropout=0.0).double())
-    tokens, clean = prompts(40)
-    given = sampler.given(tokens, clean)
-    found = [iterate(sampler.model, given, times, seed=3) for times in (1, 3)]
-    for times, trace in zip((1, 3), found):
-        assert np.array_equal(trace.tokens, dense_flow(sampler.model, given, 1.0, times, 3))
-        assert (trace.nfe == times).all()
-    assert not np.array_equal(found[0].tokens, found[1].tokens)
-    assert np.array_equal(found[0].tokens, sampler.sample(tokens=tokens, clean=clean, nfe=1, seed=3).tokens)
-
-
-def test_iterating_and_refining_start_from_the_same_noise():
-    """Also where the vocabulary is larger than the width, and x0 W is drawn by its factor."""
-    sampler = Sampler(random_map(vocab=40, dropout=0.0).double())
-    assert sampler.prior_and_passes()[0].factor_DD is not None
-    given = sampler.given(np.zeros((20, L), dtype=np.int64), None)
-    assert np.array_equal(iterate(sampler.model, given, 1, seed=3).tokens, sampler.sample(20, nfe=1, seed=3).tokens)
-
-
-def test_integration_takes_euler_steps():
-    """A dense float64 loop; steps of another size than H / N end elsewhere."""
-    model = random_map(dropout=0.0).double()
-    tokens, clean = prompts(40)
-    given = Sampler(model).given(tokens, clean)
-    for steps, horizon in ((6, 1.5), (6, 3.0), (12, 1.5)):
-        trace = integrate(model, given, steps, horizon, seed=2)
-        assert np.array_equal(trace.tokens, dense_flow(model, given, horizon / steps, steps, 2))
-        assert not np.array_equal(trace.tokens, dense_flow(model, given, 1.0, steps, 2))
-        assert (trace.tokens[clean] == tokens[clean]).all()
-        assert (trace.nfe == steps).all()
-
-
-def test_temperature_sampling_is_unbiased():
-    torch.manual_seed(0)
-    logits = torch.randn(1, 1, V).expand(1, 200_000, V)
-    uniform = torch.rand(1, 200_000, dtype=torch.float64)
-    tokens, probability = propose(logits, 0.8, uniform)
-    frequency = torch.bincount(tokens[0], minlength=V) / 200_000
-    want = (logits[0, 0].double() / 0.8).softmax(-1)
-    assert (frequency - want).abs().max() < 5 * (0.25 / 200_000) ** 0.5
-    torch.testing.assert_close(probability[0], logits[0, 0].softmax(-1)[tokens[0]])
-
-
-def test_repetition_penalty_is_the_papers():
-    torch.manual_seed(1)
-    logits, tokens = torch.randn(2, 50, V), torch.randint(0, V, (2, 50))
-    committed = torch.rand(2, 50) < 0.5
-    counts = count_committed(tokens, committed, V)
-    for b in range(2):
-        for j in range(V):
-            assert counts[b, j] == sum(1 for l in range(50) if committed[b, l] and tokens[b, l] == j)
-    cost = (1 + counts[:, None, :]) ** 0.7
-    p = logits.softmax(-1) / cost
-    got, score = propose(logits, 0.0, None, 0.7, counts)
-    assert torch.equal(got, p.argmax(-1))
-    torch.testing.assert_close(score, p.amax(-1))
-    uniform = torch.rand(2, 50, dtype=torch.float64)
-    sums = ((logits.double() / 0.3).softmax(-1) / cost).cumsum(-1)
-    got, score = propose(logits, 0.3, uniform, 0.7, counts)
-    assert torch.equal(got, (sums <= uniform[..., None] * sums[..., -1:]).sum(-1))
-    torch.testing.assert_close(score, p.gather(-1, got[..., None]).squeeze(-1))
+    base = sampler.sample(50, nfe=4, seed=1, kappa=1.0).tokens
+    assert np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=1.0).tokens)
+    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=2, kappa=1.0).tokens)
+    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=1.0, fresh_noise=False).tokens)
+    assert not np.array_equal(base, sampler.sample(50, nfe=4, seed=1, kappa=1.0, sigma=2.0).tokens)
 
 
 def test_a_penalised_round_by_hand():
     """The second round of two: T_j / (1 + n_j)^lambda over what the first has committed, decoded and scored."""
     model = random_map(dropout=0.0).double()
-    sampler, options = Sampler(model), {"nfe": 2, "kappa": 2.0, "seed": 4, "trace": True}
+    sampler, options = sampler_of(model), {"nfe": 2, "kappa": 1.0, "seed": 4, "trace": True}
     plain, trace = (sampler.sample(20, repetition_penalty=penalty, **options) for penalty in (0.0, 3.0))
     first = trace.rounds[0]
     assert np.array_equal(first.tokens, plain.rounds[0].tokens), "nothing is committed before the first round"
     given = sampler.given(np.zeros((20, L), dtype=np.int64), None)
-    x0 = noise(model, keys(given, 4, NOISE, 2)[:, 1], 1.0).dense()
+    x0 = noise(model, given.keys(4, NOISE, 2)[:, 1], 1.0).dense()
     committed = torch.tensor(first.committed)
     p = model(State(torch.tensor(first.tokens), (~committed).to(x0.dtype), x0)).detach().numpy()
     n_BV = np.array([np.bincount(row[mask], minlength=V) for row, mask in zip(first.tokens, first.committed)])
@@ -228,7 +136,7 @@ def test_a_committed_token_keeps_its_score(sampler):
 
 def test_held_states_know_no_penalty():
     """It counts committed tokens: refused where it is asked for, off where it is the checkpoint's own."""
-    sampler = Sampler(random_map(), SampleConfig(repetition_penalty=1.0))
+    sampler = sampler_of(random_map(), Options(repetition_penalty=1.0))
     assert sampler.with_options().repetition_penalty == 1.0
     assert sampler.with_options(commit=False).repetition_penalty == 0.0
     assert sampler.with_options(commit=False, repetition_penalty=0.0).repetition_penalty == 0.0
@@ -242,7 +150,7 @@ def test_a_share_is_held_whatever_it_scores(sampler):
     free = (~clean).sum(-1)
     few, more = (
         sampler.sample(tokens=tokens, clean=clean, nfe=4, kappa=kappa, commit=False, trace=True).rounds
-        for kappa in (2.0, 0.3)
+        for kappa in (1.0, 0.3)
     )
     for r, (state, easy) in enumerate(zip(few, more, strict=True), 1):
         held = state.committed & ~clean
@@ -257,10 +165,10 @@ def test_a_share_is_held_whatever_it_scores(sampler):
 def test_self_conditioning_reads_the_round_before():
     """The second round of two, recomputed by hand; without the table the same rounds differ."""
     model = random_map(dropout=0.0, self_condition=True).double()
-    sampler = Sampler(model, SampleConfig(nfe=2, kappa=2.0, fresh_noise=False))
+    sampler = sampler_of(model, Options(nfe=2, kappa=1.0, fresh_noise=False))
     trace = sampler.sample(3, seed=4, trace=True)
     given = sampler.given(np.zeros((3, L), dtype=np.int64), None)
-    x0 = noise(model, keys(given, 4, NOISE, 1)[:, 0], 1.0).dense()
+    x0 = noise(model, given.keys(4, NOISE, 1)[:, 0], 1.0).dense()
     first = model(x0)
     committed = torch.tensor(trace.rounds[0].committed)
     tokens = torch.tensor(trace.rounds[0].tokens)
@@ -271,59 +179,14 @@ def test_self_conditioning_reads_the_round_before():
     assert not torch.allclose(plain, z)
 
 
-def test_bad_requests_are_refused(sampler):
-    with pytest.raises(UsageError, match="did you mean 'kappa'"):
-        sampler.sample(2, kapa=0.3)
-    with pytest.raises(UsageError, match="no quality head"):
-        Sampler(random_map(quality=False)).sample(2, scorer="quality")
-    with pytest.raises(UsageError, match="at least 1"):
-        sampler.sample(0)
-    with pytest.raises(UsageError, match="either"):
-        sampler.sample()
-    with pytest.raises(UsageError, match="did you mean 'quality'"):
-        sampler.sample(2, scorer="qualty")
-    tokens, clean = prompts(2)
-    for bad, mask, message in (
-        (tokens, None, "need `clean`"),
-        (tokens[:, :5], clean[:, :5], "must be integers"),
-        (tokens, clean.astype(int), "must be booleans"),
-        (tokens + V, clean, "outside"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            sampler.sample(tokens=bad, clean=mask)
-
-
-def test_compiled_rounds_agree_with_eager_ones():
-    """Capture without code generation; batches shrink as samples finish, so the size must be free."""
-    model = random_map(dropout=0.0).double()
-    eager = Sampler(model, batch=16).sample(23, nfe=4, kappa=0.5)
-    compiled = Sampler(model, batch=16).compile("aot_eager").sample(23, nfe=4, kappa=0.5)
-    assert np.array_equal(eager.tokens, compiled.tokens)
-    assert len(set(eager.nfe.tolist())) > 1
-
-
 def test_replayed_rounds_agree_with_plain_ones():
     """The recording is a plain call here: what is checked is that inputs reach it and batches may have any size."""
     model = random_map(dropout=0.0).double()
-    plain = Passes.plain(model)
-    options, given = (
-        SampleConfig(nfe=4, kappa=0.5, scorer="quality"),
-        Sampler(model).given(np.zeros((23, L), int), None),
+    plain, options = Evaluator.plain(model), Options(nfe=4, kappa=0.5, scorer="quality")
+    given = sampler_of(model).given(np.zeros((23, L), int), None)
+    want, got = (
+        refine(network, given, options, 0, Watch(23)) for network in (plain, plain.replayed(lambda run, _: run))
     )
-    want, got = (refine(model, given, options, passes=p) for p in (plain, plain.replayed(lambda run, _: run)))
     assert np.array_equal(got.tokens, want.tokens)
     assert np.array_equal(got.nfe, want.nfe)
     assert len(set(want.nfe.tolist())) > 1
-
-
-def test_new_weights_are_seen():
-    """Prior and recordings belong to weights: frozen ones that are loaded or folded anew are not sampled as the old."""
-    model = random_map(dropout=0.0).requires_grad_(False).eval()
-    sampler = Sampler(model)
-    made = sampler.prior_and_passes()
-    assert sampler.prior_and_passes()[1] is made[1]
-    model.fix()
-    fixed = sampler.prior_and_passes()
-    assert fixed[1] is not made[1]
-    model.load_state_dict(random_map(dropout=0.0).state_dict())
-    assert sampler.prior_and_passes()[1] is not fixed[1]

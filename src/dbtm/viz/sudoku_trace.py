@@ -1,8 +1,9 @@
-"""A Sudoku's refinement in the terminal: one grid a round, side by side as far as the width allows.
+"""A Sudoku's trace in the terminal: one grid per round, side by side as far as the width allows.
 
 Three kinds of cells: clues (gray), committed (turquoise, bold) and still refining (purple, with a question mark).
 Without colour, as in a pipe or under NO_COLOR, committed digits carry a stroke: ` 5 ` is a clue, ` 5'` committed,
-` 5?` refining. A clue that the model has copied wrongly is shown as ` 5!`.
+` 5?` refining. A clue that the model has copied wrongly is shown as ` 5!`. A trace of many rounds, as of a model that
+writes one token per round, is shown at a dozen of them.
 """
 
 import math
@@ -15,16 +16,7 @@ from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-
-class Round(NamedTuple):
-    """The state of the grid after one network evaluation; C cells in reading order."""
-
-    values_C: np.ndarray
-    """The digit that the model holds in every cell; 0 for none."""
-    committed_C: np.ndarray
-    """Whether the cell is committed, i.e. will not change any more."""
-    score_C: np.ndarray
-    """How sure the scorer is of the digit, in [0, 1]."""
+from dbtm.viz.states import GridState, left_out, progress_of, spaced
 
 
 class Look(NamedTuple):
@@ -46,12 +38,16 @@ LOOKS = {
 }
 
 
-def kinds(puzzle_C: np.ndarray, now: Round) -> list[str]:
-    """The kind of every cell, a key of `LOOKS`."""
-    return [
-        ("clue" if value == clue else "wrong clue") if clue else ("committed" if committed else "refining")
-        for clue, value, committed in zip(puzzle_C, now.values_C, now.committed_C)
-    ]
+def kinds(puzzle_C: np.ndarray, state: GridState) -> list[str]:
+    """The kind of every cell, a key of `LOOKS`. A clue stands there until the model has written something in its cell."""
+    committed_C = np.zeros(len(puzzle_C), bool) if state.committed_C is None else state.committed_C
+    return [_kind(*cell) for cell in zip(puzzle_C, state.values_C, committed_C, strict=True)]
+
+
+def _kind(clue: int, value: int, committed: bool) -> str:
+    if clue:
+        return "clue" if value == clue or not (value or committed) else "wrong clue"
+    return "committed" if committed else "refining"
 
 
 # stroke across, stroke down, an empty cell, corners; ASCII for an output that has no others
@@ -60,21 +56,25 @@ FRAME, ASCII = "─│·┌┬┐├┼┤└┴┘", "-|.+++++++++"
 
 @dataclass(frozen=True)
 class SudokuTrace:
-    """What rich prints for a trace: `console.print(SudokuTrace(puzzle, rounds))`."""
+    """What rich prints for a trace: `console.print(SudokuTrace(puzzle, states))`."""
 
     puzzle_C: np.ndarray
-    rounds: Sequence[Round]
+    states: Sequence[GridState]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         colour = console.color_system is not None and not console.no_color
         frame = ASCII if options.ascii_only else FRAME
+        states = [*self.states[:-1], self.states[-1].settled()]
+        shown = {number: states[number - 1] for number in spaced(len(states))}
         grids = [
-            Text("\n").join([_title(number, self.puzzle_C, now), *_grid_lines(self.puzzle_C, now, colour, frame)])
-            for number, now in enumerate(self.rounds, start=1)
+            Text("\n").join([_title(number, self.puzzle_C, state), *_grid_lines(self.puzzle_C, state, colour, frame)])
+            for number, state in shown.items()
         ]
         yield Columns(grids, padding=(1, 3))
         yield Text()
-        yield legend({kind for now in self.rounds for kind in kinds(self.puzzle_C, now)}, colour)
+        if len(shown) < len(states):
+            yield Text(left_out(len(states)), "dim")
+        yield legend({kind for state in shown.values() for kind in kinds(self.puzzle_C, state)}, colour)
 
 
 def legend(present: set[str], colour: bool) -> Text:
@@ -87,21 +87,22 @@ def legend(present: set[str], colour: bool) -> Text:
     return Text("   ").join(entries)
 
 
-def _title(number: int, puzzle_C: np.ndarray, now: Round) -> Text:
-    committed = kinds(puzzle_C, now).count("committed")
-    return Text.assemble((f"round {number}", "bold"), f"  {committed}/{np.count_nonzero(puzzle_C == 0)} committed")
+def _title(number: int, puzzle_C: np.ndarray, state: GridState) -> Text:
+    committed = None if state.committed_C is None else kinds(puzzle_C, state).count("committed")
+    empty = int(np.count_nonzero(puzzle_C == 0))
+    return Text.assemble((f"round {number}", "bold"), progress_of(committed, empty, state.time))
 
 
 def _mark(kind: str, colour: bool) -> str:
     return LOOKS[kind].mark if colour else LOOKS[kind].plain_mark
 
 
-def _grid_lines(puzzle_C: np.ndarray, now: Round, colour: bool, frame: str) -> Iterator[Text]:
+def _grid_lines(puzzle_C: np.ndarray, state: GridState, colour: bool, frame: str) -> Iterator[Text]:
     """The grid with its frame, line by line."""
     across, down, empty, corners = frame[0], frame[1], frame[2], frame[3:]
     size = math.isqrt(len(puzzle_C))
     box = math.isqrt(size)
-    state = kinds(puzzle_C, now)
+    kind_C = kinds(puzzle_C, state)
     stroke = across * (3 * box)
     for row in range(size):
         if row % box == 0:
@@ -111,8 +112,9 @@ def _grid_lines(puzzle_C: np.ndarray, now: Round, colour: bool, frame: str) -> I
         for column in range(size):
             if column % box == 0:
                 line.append(down, "dim")
-            kind = state[row * size + column]
-            digit = now.values_C[row * size + column]
+            cell = row * size + column
+            kind = kind_C[cell]
+            digit = puzzle_C[cell] if kind == "clue" else state.values_C[cell]
             line.append(f" {digit or empty}{_mark(kind, colour)}", LOOKS[kind].style)
         yield line.append(down, "dim")
     yield Text(corners[6] + corners[7].join([stroke] * box) + corners[8], "dim")

@@ -4,19 +4,16 @@ import math
 
 import torch
 
-from dbtm.config import SampleConfig
 from dbtm.core import rng
-from dbtm.nn import TransportMap
-from dbtm.sampling.refine import CHOICE, NOISE
+from dbtm.methods.dbtm import Options, TransportMap
+from dbtm.methods.dbtm.refine import CHOICE, NOISE
 
 Round = tuple[list[int], list[bool], list[float]]  # tokens, whether in C_r, scores
 
 
-def dense_rounds(
-    model: TransportMap, index: int, given: list[int | None], options: SampleConfig, seed: int
-) -> list[Round]:
+def dense_rounds(model: TransportMap, index: int, given: list[int | None], options: Options, seed: int) -> list[Round]:
     """The rounds of sample number `index`, with a token or None given at every position; L x V numbers in float64."""
-    L, V, k = len(given), model.config.vocab, options.nfe
+    L, V, k = len(given), model.shape.vocab, options.nfe
     e, everywhere = torch.eye(V, dtype=torch.float64), range(L)
     free = [l for l in everywhere if given[l] is None]
     tokens, score = list(given), [1.0] * L

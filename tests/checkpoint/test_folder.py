@@ -1,3 +1,5 @@
+"""The folder of a checkpoint: whole or not there, whatever ends its writer, and checked before it is read."""
+
 import json
 import os
 import random
@@ -7,8 +9,8 @@ import time
 import pytest
 import torch
 
+from dbtm.checkpoint import folder as checkpoint
 from dbtm.core.errors import UsageError
-from dbtm.train import checkpoint
 
 
 def contents(step: int) -> dict[str, torch.Tensor]:
@@ -40,7 +42,7 @@ def test_sigkill_at_random_moments_always_leaves_a_loadable_checkpoint(tmp_path)
         caught_writing += bool(list(tmp_path.glob(".writing-*")))
         newest = checkpoint.latest(tmp_path)
         checkpoint.verify(newest)
-        step = checkpoint.read_json(newest, "state")["step"]
+        step = checkpoint.read_state(newest)["step"]
         tensors = checkpoint.read_tensors(newest, "model")
         assert all(torch.equal(tensors[k], v) for k, v in contents(step).items())
         assert step >= reached

@@ -8,80 +8,23 @@ import pytest
 import torch
 from torch.func import jvp
 
-from dbtm.config import DistillConfig, LossConfig, ModelConfig, PathConfig, RilConfig
+from dbtm.config import Shape
 from dbtm.core import rng
-from dbtm.core.errors import UsageError
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import CONTEXT, DBTM, FRACTION, NOISE, ROUND, TIME, TURN
-from dbtm.methods.distill import teacher_rollout
-from dbtm.simplex import ot_cost, spread
+from dbtm.methods.dbtm import LossConfig, PathConfig, RilConfig
+from dbtm.methods.dbtm.training import ROUND
+from dbtm.simplex import ot_cost
 from dbtm.simplex.commit import commit
+from tests.methods.dbtm.step import PROMPT, B, L, V, build, coupled_noise, examples, interpolant, one_hot, weighted_ce
 from tests.train.test_resume import tiny_run
 
 pytestmark = pytest.mark.usefixtures("double")
-B, L, V, PROMPT = 4, 6, 5, 2
-
-
-def build(**sections):
-    config = tiny_run(
-        path=PathConfig(t_anchor=0.4),
-        loss=LossConfig(),
-        ril=RilConfig(),
-        distill=DistillConfig(),
-    )
-    config = replace(config, model=replace(config.model, dropout=0.0))
-    method = DBTM(replace(config, **sections))
-    perturbed(method.model.double(), 4)
-    return method
-
-
-def perturbed(model, seed):
-    """Weights away from where they start: an untrained map predicts nothing."""
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    return model
-
-
-def examples(step=0):
-    torch.manual_seed(3)
-    prompt = torch.zeros(B, L, dtype=torch.bool)
-    prompt[:, :PROMPT] = True
-    return Examples(torch.randint(0, V, (B, L)), prompt, rng.fold(1, step, torch.arange(B) + 7), step)
-
-
-def one_hot(tokens):
-    return torch.eye(V)[tokens]
-
-
-def weighted_ce(p, e, c=1.0, r=0.5):
-    weight = (((p - e) ** 2).sum(-1) + c).detach() ** -r
-    return weight * -(e * p.log()).sum(-1)
-
-
-def coupled_noise(method, batch, *stream):
-    """x0 = sigma z by the samples' keys, its rows in the order that is nearest to the data of all B! orders."""
-    z = rng.normal(rng.fold(batch.sample_key, *(stream or (NOISE,))), L, V, dtype=torch.float64)
-    x0, e = method.config.path.sigma * z, one_hot(batch.tokens)
-    cost = torch.cdist(x0[:, PROMPT:].flatten(1), e[:, PROMPT:].flatten(1)) ** 2
-    return x0[list(min(permutations(range(B)), key=lambda order: sum(cost[order[j], j] for j in range(B))))]
-
-
-def interpolant(method, batch):
-    """I_t and dI_t/dt of alg:btm-train-context as dense tensors, the clean positions (B, L) and the times (B, 1)."""
-    path, x0, e = method.config.path, coupled_noise(method, batch), one_hot(batch.tokens)
-    t, f = (rng.uniform(batch.key(stream), 1) for stream in (TIME, FRACTION))
-    clean = batch.prompt | (rng.uniform(batch.key(CONTEXT), L) < f) if path.context else batch.prompt
-    still = clean[..., None]
-    share, rate = ((1 - t) ** path.a)[..., None], (-path.a * (1 - t) ** (path.a - 1))[..., None]
-    return torch.where(still, e, share * x0 + (1 - share) * e), torch.where(still, 0.0, rate * (x0 - e)), clean, t
 
 
 def transcription(method, batch):
     """The paper's sums, one sample at a time, with dense states and tangents by torch.func.jvp."""
-    noise, (I, dI, cleans, t), loss = coupled_noise(method, batch), interpolant(method, batch), method.config.loss
-    T = lambda x: method.model(x)  # noqa: E731 - the paper's letter
+    noise, (I, dI, cleans, t), loss = coupled_noise(method, batch), interpolant(method, batch), method.settings.loss
+    T = lambda x: method.network(x)  # noqa: E731 - the paper's letter
     ce = lambda p, e: weighted_ce(p, e, loss.endpoint_c, loss.endpoint_r)  # noqa: E731
     terms = dict.fromkeys(("transport", "anchor", "boundary", "ril", "quality", "ril_quality"), 0.0)
     for b in range(B):
@@ -108,10 +51,10 @@ def transcription(method, batch):
 
 
 def quality_sum(method, x, tokens, counted):
-    trunk, _ = method.model.hidden(method.model.embed_dense(x)[0])
-    proposed = torch.where(counted, method.model.head(trunk)[0].argmax(-1), tokens)
-    q = method.model.quality_logits(trunk, proposed)[0].sigmoid()
-    right, positive = proposed[0] == tokens, method.config.loss.positive_weight
+    trunk, _ = method.network.hidden(method.network.embed_dense(x)[0])
+    proposed = torch.where(counted, method.network.head(trunk)[0].argmax(-1), tokens)
+    q = method.network.quality_logits(trunk, proposed)[0].sigmoid()
+    right, positive = proposed[0] == tokens, method.settings.loss.positive_weight
     return sum(-(positive * q[l].log() if right[l] else (1 - q[l]).log()) for l in range(L) if counted[l])
 
 
@@ -122,10 +65,10 @@ def test_the_step_is_the_papers(monkeypatch, small, fraction, context):
     """For small and large vocabularies, with boundary rows in a pass of their own and in the batch at I_t, with and
     without context; nothing is 1 where the paper has a letter.
     """
-    monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
+    monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
     monkeypatch.setattr(Examples, "first", lambda self, share: self)  # whatever the fraction: all rows, as in the paper
     if fraction < 1:
-        monkeypatch.setattr("dbtm.methods.dbtm.RIDING", 1.0)
+        monkeypatch.setattr("dbtm.methods.dbtm.training.SHARED_PASS_LIMIT", 1.0)
     weights = {"transport": 0.6, "anchor": 1.3, "boundary": 0.8, "quality": 0.9}
     adaptive = {"c": 0.5, "r": 0.7, "endpoint_c": 2.0, "endpoint_r": 0.3}
     method = build(
@@ -135,8 +78,8 @@ def test_the_step_is_the_papers(monkeypatch, small, fraction, context):
     )
     batch = examples()
     got = backward(method, batch)
-    gradients = {n: p.grad.clone() for n, p in method.model.named_parameters()}
-    method.model.zero_grad()
+    gradients = {n: p.grad.clone() for n, p in method.network.named_parameters()}
+    method.network.zero_grad()
     want = transcription(method, batch)
     for name, value in want.items():
         assert got[name].item() == pytest.approx(value.item(), rel=1e-9), name
@@ -144,7 +87,7 @@ def test_the_step_is_the_papers(monkeypatch, small, fraction, context):
     total = total + 0.7 * (want["ril"] + 0.5 * want["ril_quality"])
     assert got["loss"].item() == pytest.approx(total.item(), rel=1e-9)
     total.backward()
-    for name, parameter in method.model.named_parameters():
+    for name, parameter in method.network.named_parameters():
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-7, atol=1e-10, msg=name)
 
 
@@ -156,21 +99,21 @@ def test_semigroup_term_iterates_the_map_and_holds_the_context(dropout):
     batch = examples()
     torch.manual_seed(5)
     got = backward(method, batch)
-    assert method.model.training
+    assert method.network.training
     x, _, clean, _ = interpolant(method, batch)
     torch.manual_seed(5)  # the same dropout mask
-    p = first = method.model(x)
-    method.model.eval()
+    p = first = method.network(x)
+    method.network.eval()
     want = torch.zeros(())
     for k in (1, 2, 3):
-        p = method.model(torch.where(clean[..., None], one_hot(batch.tokens), p)) if k > 1 else p
+        p = method.network(torch.where(clean[..., None], one_hot(batch.tokens), p)) if k > 1 else p
         if k in (1, 3):
             want = want + (-(p.detach() * first.log()).sum(-1) * ~clean).sum() / (B * (L - PROMPT))
     assert got["semigroup"].item() == pytest.approx(want.item(), rel=1e-9)
     others = got["transport"] + got["anchor"] + got["quality"]
     assert got["loss"].item() == pytest.approx((others + 2.0 * want).item(), rel=1e-9)
     backward(method, batch)
-    assert not method.model.training
+    assert not method.network.training
 
 
 @pytest.mark.parametrize("context", [0.0, 0.3])
@@ -183,7 +126,7 @@ def test_non_committed_rollouts_hold_distributions_and_count_what_was_not_given(
     held, p, want = given, e, torch.zeros(())
     for r in range(1, 4):
         x = torch.where(held[..., None], torch.where(given[..., None], e, p), noise)
-        p = method.model(x)
+        p = method.network(x)
         want = want + (weighted_ce(p, e) * ~given).sum() / (B * (L - PROMPT))
         p = p.detach()
         held = commit((p * e).sum(-1), held, r, 3, 0.5)
@@ -194,14 +137,14 @@ def test_non_committed_rollouts_hold_distributions_and_count_what_was_not_given(
 @pytest.mark.parametrize(
     "ril",
     [
-        RilConfig(weight=1.0, depths=(3,), kappa=0.5, count_committed_now=False),
+        RilConfig(weight=1.0, depths=(3,), kappa=0.5, supervise="remaining"),
         RilConfig(weight=1.0, depths=(3,), kappa=0.5, fresh_noise=True),
         RilConfig(weight=1.0, depths=(3,), kappa=0.5, context=0.3),
     ],
     ids=["not in C_r", "fresh noise", "context"],
 )
 def test_other_rollouts_recomputed_with_dense_states(monkeypatch, ril, small):
-    monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
+    monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
     method, batch = build(ril=ril), examples()
     e, target, want = one_hot(batch.tokens), ~batch.prompt, torch.zeros(())
     committed = method.rollout_start(batch)
@@ -209,20 +152,20 @@ def test_other_rollouts_recomputed_with_dense_states(monkeypatch, ril, small):
     for r in range(1, 4):
         fresh = ril.fresh_noise and r > 1
         x0 = coupled_noise(method, batch, *((ROUND, 3, r) if fresh else ()))
-        p = method.model(torch.where(committed[..., None], e, x0))
+        p = method.network(torch.where(committed[..., None], e, x0))
         after = commit((p * e).sum(-1).detach(), committed, r, 3, 0.5)
-        counted = target & ~(committed if ril.count_committed_now else after)
+        counted = target & ~(committed if ril.supervise == "uncommitted" else after)
         want = want + (weighted_ce(p, e) * counted).sum() / (B * (L - PROMPT))
         committed = after
     got = backward(method, batch)
     assert got["ril"].item() == pytest.approx(want.item(), rel=1e-9)
-    gradients = {n: p.grad.clone() for n, p in method.model.named_parameters() if p.grad is not None}
-    method.model.zero_grad()
-    alone = build(ril=ril, loss=LossConfig(transport=0, anchor=0, boundary=0, quality=0, semigroup=0))
-    alone.config = replace(alone.config, ril=replace(ril, quality=0.0))
+    gradients = {n: p.grad.clone() for n, p in method.network.named_parameters() if p.grad is not None}
+    method.network.zero_grad()
+    nothing_else = LossConfig(transport=0, anchor=0, boundary=0, quality=0, semigroup=0)
+    alone = build(ril=replace(ril, quality=0.0), loss=nothing_else)
     backward(alone, batch)
     want.backward()
-    for (name, a), b in zip(alone.model.named_parameters(), method.model.parameters(), strict=True):
+    for (name, a), b in zip(alone.network.named_parameters(), method.network.parameters(), strict=True):
         if b.grad is not None and name in gradients:
             torch.testing.assert_close(a.grad, b.grad, rtol=1e-7, atol=1e-10, msg=name)
 
@@ -259,9 +202,9 @@ def test_self_conditioned_rollouts_read_the_round_before():
     e, target, want, p = one_hot(batch.tokens), ~batch.prompt, torch.zeros(()), None
     committed, x0 = batch.prompt, coupled_noise(method, batch)
     for r in (1, 2):
-        h, _ = method.model.embed_dense(torch.where(committed[..., None], e, x0))
-        h = h if p is None else h + p @ method.model.recall
-        p = method.model.logits(h)[0].softmax(-1).detach()
+        h, _ = method.network.embed_dense(torch.where(committed[..., None], e, x0))
+        h = h if p is None else h + p @ method.network.recall
+        p = method.network.logits(h)[0].softmax(-1).detach()
         want = want + (weighted_ce(p, e) * (target & ~committed)).sum() / (B * (L - PROMPT))
         committed = commit((p * e).sum(-1), committed, r, 2, 0.5)
     assert backward(method, batch)["ril"].item() == pytest.approx(want.item(), rel=1e-9)
@@ -296,100 +239,6 @@ def test_noise_depends_on_seed_step_and_sample_only():
     assert not torch.equal(method.draw_noise(whole).dense(), method.draw_noise(examples(step=1)).dense())
 
 
-@pytest.mark.parametrize("small", [True, False])
-@pytest.mark.parametrize("scorer", ["confidence", "spread"])
-@pytest.mark.parametrize("commit_mode", ["C_r-1", "C_r", "soft"])
-def test_self_distillation_targets_the_teachers_last_round(monkeypatch, commit_mode, scorer, small):
-    """The teacher's rollout recomputed with dense states; it receives no gradient, and the prompt never counts."""
-    monkeypatch.setattr(ModelConfig, "small_vocab", property(lambda self: small))
-    committing, now = commit_mode != "soft", commit_mode != "C_r"
-    distill = DistillConfig(weight=0.4, depth=3, start=0, kappa=0.6, temperature=0.7, scorer=scorer, commit=committing)
-    nothing_else = LossConfig(transport=0.0, anchor=0.0, boundary=0.0, quality=0.0)
-    method, batch = build(distill=replace(distill, count_committed_now=now), loss=nothing_else), examples()
-    teacher = perturbed(method.frozen["teacher"].double(), 11)
-    x0, e = coupled_noise(method, batch), one_hot(batch.tokens)
-    turn_B = (rng.uniform(batch.key(TURN), 1)[:, 0] * L).long()
-    by_position = torch.stack([spread(L).roll(-int(turn)) for turn in turn_B])
-    held, tokens, p, states = batch.prompt, batch.tokens, e, []
-    for r in (1, 2, 3):
-        known = one_hot(tokens) if committing else torch.where(batch.prompt[..., None], e, p)
-        x = torch.where(held[..., None], known, x0)
-        logits = teacher.logits(teacher.embed_dense(x)[0])[0].detach()
-        p = logits.softmax(-1)
-        before, held = held, commit(by_position if scorer == "spread" else p.amax(-1), held, r, 3, 0.6)
-        tokens = torch.where(held & ~before, p.argmax(-1), tokens)
-        counted = ~batch.prompt if not committing else ~before if now else ~held
-        states.append((x, counted))
-    target = (logits / 0.7).softmax(-1)
-    if committing:
-        target = torch.where(before[..., None], one_hot(tokens), target)
-    want = torch.zeros(())
-    for x, counted in states:
-        want = want - ((target * method.model(x).log()).sum(-1) * counted).sum() / (B * (L - PROMPT))
-    got, parameters = backward(method, batch), list(method.model.parameters())
-    assert want > 0
-    assert got["distill"].item() == pytest.approx(want.item(), rel=1e-9)
-    assert got["loss"].item() == pytest.approx(0.4 * want.item(), rel=1e-9)
-    for parameter, gradient in zip(parameters, torch.autograd.grad(0.4 * want, parameters, allow_unused=True)):
-        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-7, atol=1e-10)
-    assert all(q.grad is None for q in teacher.parameters())
-
-
-def test_self_distillation_on_a_fraction_of_the_rows_is_that_of_these_rows():
-    distill = DistillConfig(weight=1.0, depth=2, start=0)
-    batch, uncoupled = examples(), PathConfig(coupling="independent")
-    some = backward(build(distill=replace(distill, fraction=0.5), path=uncoupled), batch)["distill"]
-    assert some.item() == backward(build(distill=distill, path=uncoupled), batch.first(0.5))["distill"].item()
-    assert some.item() != backward(build(distill=distill, path=uncoupled), batch)["distill"].item()
-
-
-def test_a_teacher_may_commit_positions_that_are_spread_from_another_place_in_every_row():
-    distill = DistillConfig(weight=1.0, depth=2, start=0, scorer="spread")
-    method, batch = build(distill=distill), examples()
-    state, _ = method.draw_state(batch, method.draw_noise(batch))
-    turn_B = torch.arange(B) + 3
-    rounds, _ = teacher_rollout(method.frozen["teacher"].double(), distill, state, batch.prompt, turn_B, method.rows)
-    for row, turn in enumerate(turn_B.tolist()):
-        free, want = (~batch.prompt[row]).nonzero().flatten(), spread(L).roll(-turn)
-        half = free[want[free].topk((len(free) + 1) // 2).indices]
-        assert torch.equal(rounds[1].counted[row], ~batch.prompt[row] & ~torch.isin(torch.arange(L), half))
-
-
-def test_a_state_may_learn_only_what_the_teacher_decides_later():
-    """Of three rounds two states are left, and each counts what the next one still has open; the target is the same."""
-    every = DistillConfig(weight=1.0, depth=3, start=0, scorer="spread")
-    later = replace(every, count_committed_now=False)
-    method, batch = build(distill=later), examples()
-    state, _ = method.draw_state(batch, method.draw_noise(batch))
-    teacher, turn_B = method.frozen["teacher"].double(), torch.arange(B)
-    (all_rounds, end), (rounds, same) = (
-        teacher_rollout(teacher, config, state, batch.prompt, turn_B, method.rows) for config in (every, later)
-    )
-    assert len(rounds) == 2
-    for now, like, after in zip(rounds, all_rounds, all_rounds[1:], strict=False):
-        assert torch.equal(now.state.dense(), like.state.dense())
-        assert torch.equal(now.counted, after.counted)
-        assert now.counted.any()
-    index = torch.arange(B * L)
-    assert torch.equal(same.probabilities(index), end.probabilities(index))
-    for wrong in ({"depth": 1}, {"commit": False}):
-        with pytest.raises(UsageError, match="at least 2"):
-            replace(later, **wrong)
-
-
-def test_the_teacher_follows_the_average_on_schedule():
-    method = build(distill=DistillConfig(weight=1.0, depth=2, start=2, refresh=3))
-    average = build().model
-    before = method.frozen["teacher"].embedding.clone()
-    for step, changed in ((1, False), (2, True), (3, False), (4, False), (5, True)):
-        with torch.no_grad():
-            average.embedding += 1
-        old = method.frozen["teacher"].embedding.clone()
-        method.after_step(step, average)
-        assert torch.equal(method.frozen["teacher"].embedding, old) != changed
-    assert not torch.equal(method.frozen["teacher"].embedding, before)
-
-
 def test_fractions_of_the_batch_stay_unbiased_estimates():
     """Half of the rows cost half and estimate the same mean: with equal rows they are equal."""
     batch = examples()
@@ -411,14 +260,14 @@ def test_fractions_of_the_batch_stay_unbiased_estimates():
 def test_compiled_and_eager_agree():
     method, batch = build(ril=RilConfig(weight=1.0, depths=(2,))), examples()
     eager = backward(method, batch)
-    gradients = {n: p.grad.clone() for n, p in method.model.named_parameters()}
-    method.model.zero_grad()
-    for layer in method.model.repeated():
+    gradients = {n: p.grad.clone() for n, p in method.network.named_parameters()}
+    method.network.zero_grad()
+    for layer in method.network.repeated():
         layer.compile(
             backend="aot_eager"
         )  # capture, functionalisation and autograd, without minutes of code generation
     compiled = backward(method, batch)
     for name in eager:
         assert compiled[name].item() == pytest.approx(eager[name].item(), rel=1e-9), name
-    for name, parameter in method.model.named_parameters():
+    for name, parameter in method.network.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-7, atol=1e-10)

@@ -1,0 +1,29 @@
+"""Arrays from .npy files, memory-mapped; whatever is wrong with one is a line that names it."""
+
+from pathlib import Path
+
+import numpy as np
+
+from dbtm.core.errors import UsageError
+
+
+def open_array(path: str | Path) -> np.ndarray:
+    """The array of a .npy file. Its header is read by NumPy's own parser, which evaluates nothing; nothing is unpickled,
+    and an array that is larger than its file is refused before it is mapped.
+    """
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(6)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if magic.startswith(b"PK"):
+        raise UsageError(f"{path} holds several arrays (.npz): give a .npy file with one")
+    if magic != b"\x93NUMPY":
+        raise UsageError(f"{path} is not a .npy array")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged headers end in a dozen kinds of exceptions
+        reason = str(error).split("\n")[0][:200]
+        raise UsageError(f"{path} is not a .npy array that can be read: {reason or type(error).__name__}") from None

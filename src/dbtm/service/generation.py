@@ -1,0 +1,273 @@
+"""Samples of a trained model: from nothing or by given tokens, texts with holes, and programs that answer questions."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbtm.core.errors import UsageError
+from dbtm.evals.drawing import fitting_batch
+from dbtm.sampling import Round, Sampler, Trace
+from dbtm.sandbox import Outcome, Sandbox
+from dbtm.service.progress import Cancelled, Progress
+from dbtm.service.request import ModelRequest
+from dbtm.tasks.base import Task
+from dbtm.tasks.gsm8k.answers import verdict
+from dbtm.tasks.gsm8k.synthetic import held_out
+from dbtm.tasks.gsm8k.task import Gsm8k
+from dbtm.tasks.text.given import HOLE, check_utf8, place
+from dbtm.tasks.text.task import Text
+
+OnRound = Callable[[Round], None]
+
+
+# -- requests and results ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRequest(ModelRequest):
+    """n samples of a checkpoint."""
+
+    n: int = 1
+    trace: bool = False
+    """Keep every round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRequest(GenerationRequest):
+    """Samples from nothing, or around given tokens: of any model."""
+
+    tokens: Sequence[int | None] | None = None
+    """One row for all samples, None where to generate (prompt, suffix, infilling); None: nothing is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfillRequest(GenerationRequest):
+    """A text whose holes are filled, of a model of text: `dbtm.tasks.text.given` makes its parts of a text."""
+
+    parts: Sequence[str | None]
+    """Given text, and None for every hole."""
+    hole: int | None = None
+    """Tokens in every hole; what is left of the sequence continues the text. None: holes share all that is left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramsRequest(GenerationRequest):
+    """n programs that answer one question; or one program each for n problems that nobody trains on."""
+
+    question: str | None = None
+    run: bool = True
+    """Run the programs in the sandbox."""
+
+
+@dataclass(frozen=True)
+class SampleResult:
+    """Samples, and the settings that they depend on."""
+
+    task: Task
+    trace: Trace
+    settings: dict[str, Any]
+
+    def texts(self) -> list[str]:
+        """The samples as their task writes them."""
+        return [self.task.text(row) for row in self.trace.tokens]
+
+    def document(self) -> dict[str, Any]:
+        """The JSON: tokens, texts, and the rounds that were kept."""
+        return {
+            "tokens": self.trace.tokens.tolist(),
+            "given": self.trace.prompt.tolist(),
+            "text": self.texts(),
+            "nfe": self.trace.nfe.tolist(),
+            "rounds": [_round_document(state) for state in self.trace.rounds],
+            "settings": self.settings,
+        }
+
+
+@dataclass(frozen=True)
+class ProgramsResult(SampleResult):
+    """Programs, and what they return."""
+
+    questions: list[str]
+    answers: list[float | None]
+    """The right ones, where they are known."""
+    programs: list[str]
+    outcomes: list[Outcome]
+
+    def correct(self, b: int) -> bool | None:
+        """Whether program b returns the right answer; None where that is not known."""
+        answer = self.answers[b]
+        return None if answer is None else verdict(self.outcomes[b], answer) == "correct"
+
+    def document(self) -> dict[str, Any]:
+        about = {"questions": self.questions, "answers": self.answers, "programs": self.programs}
+        return {**super().document(), **about, "outcomes": [vars(outcome) for outcome in self.outcomes]}
+
+
+def _round_document(state: Round) -> dict[str, Any]:
+    """What a method has no notion of is null."""
+    arrays = {"tokens": state.tokens, "committed": state.committed, "score": state.score}
+    return {name: None if x is None else x.tolist() for name, x in arrays.items()} | {"time": state.time}
+
+
+# -- the services ------------------------------------------------------------------------------------------------------
+
+
+def sample(
+    request: SampleRequest,
+    sampler: Sampler | None = None,
+    progress: Progress = Progress(),
+    on_round: OnRound | None = None,
+) -> SampleResult:
+    """Samples from nothing, or around given tokens."""
+    sampler = request.sampler(sampler)
+    task = _task(sampler)
+    row = (None,) * task.length if request.tokens is None else tuple(request.tokens)
+    if len(row) != task.length:
+        raise UsageError(f"{len(row)} tokens are given, but the model's sequences have {task.length}")
+    tokens_L = np.array([0 if token is None else token for token in row])
+    clean_L = np.array([token is not None for token in row])
+    trace, settings = _draw(request, sampler, _copies(tokens_L, clean_L, request.n), progress, on_round)
+    return SampleResult(task, trace, settings)
+
+
+def infill(
+    request: InfillRequest,
+    sampler: Sampler | None = None,
+    progress: Progress = Progress(),
+    on_round: OnRound | None = None,
+) -> SampleResult:
+    """Texts around what is given of them."""
+    sampler = request.sampler(sampler)
+    task = _task(sampler)
+    if not isinstance(task, Text):
+        raise UsageError(f"holes are filled by models of text, but this one was trained on '{task.name}'")
+    tokens_L, clean_L = place(task, request.parts, request.hole)
+    if request.parts[-1] in (HOLE, "") and task.borders.around:
+        clean_L = _open_end(sampler, tokens_L, clean_L)
+    trace, settings = _draw(request, sampler, _copies(tokens_L, clean_L, request.n), progress, on_round)
+    return SampleResult(task, trace, settings)
+
+
+def write_programs(
+    request: ProgramsRequest,
+    sampler: Sampler | None = None,
+    progress: Progress = Progress(),
+    on_round: OnRound | None = None,
+) -> ProgramsResult:
+    """Programs for questions, and what they return where they are run."""
+    sampler = request.sampler(sampler)
+    task = _task(sampler)
+    if not isinstance(task, Gsm8k):
+        raise UsageError(f"programs are written by models of 'gsm8k', but this one was trained on '{task.name}'")
+    if request.question is None:
+        questions, answers = _problems(task, request.n, request.seed)
+    else:
+        _check_question(task, request.question)
+        questions, answers = [request.question] * request.n, [None] * request.n
+    given, _ = task.given(questions)
+    trace, settings = _draw(request, sampler, (given["tokens"], given["clean"]), progress, on_round)
+    programs = task.programs(trace.tokens, trace.prompt)
+    outcomes = _run(programs, progress) if request.run else [_not_run("as asked")] * len(programs)
+    return ProgramsResult(task, trace, settings, questions, answers, programs, outcomes)
+
+
+# -- drawing -----------------------------------------------------------------------------------------------------------
+
+
+def _task(sampler: Sampler) -> Task:
+    if sampler.task is None:
+        raise UsageError("this sampler has no task: it does not know what its tokens are")
+    return sampler.task
+
+
+def _copies(tokens_L: np.ndarray, clean_L: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    if n < 1:
+        raise UsageError(f"{n} samples: at least 1 must be asked for")
+    return np.tile(tokens_L, (n, 1)), np.tile(clean_L, (n, 1))
+
+
+def _open_end(sampler: Sampler, tokens_L: np.ndarray, clean_L: np.ndarray) -> np.ndarray:
+    """What is given, without the end of text that blocks have around them where the method can be given no end."""
+    try:
+        sampler.method.check_given(sampler.given(tokens_L[None], clean_L[None]))
+    except UsageError:
+        return np.where(np.arange(len(clean_L)) < len(clean_L) - 1, clean_L, False)
+    return clean_L
+
+
+def _draw(
+    request: GenerationRequest,
+    sampler: Sampler,
+    given: tuple[np.ndarray, np.ndarray],
+    progress: Progress,
+    on_round: OnRound | None,
+) -> tuple[Trace, dict[str, Any]]:
+    """The samples, in batches small enough that progress is seen, and the settings they depend on."""
+    settings = request.settings(sampler, request.options)
+    fits = fitting_batch(sampler)
+    sampler.evaluator()  # made once, for this request and those that follow
+    in_batches = copy.copy(sampler)  # whoever else holds the sampler keeps its batch
+    in_batches.batch = min(sampler.batch, fits if sampler.device.type == "cuda" else max(1, fits // 16))
+    progress.stage("sampling", len(given[0]))
+    trace = in_batches.sample(
+        tokens=given[0],
+        clean=given[1],
+        seed=request.seed,
+        trace=request.trace,
+        progress=progress.advance,
+        cancelled=progress.cancelled,
+        on_round=on_round,
+        **request.options,
+    )
+    return trace, settings
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def _problems(task: Gsm8k, n: int, seed: int) -> tuple[list[str], list[float | None]]:
+    """Questions and answers of held-out synthetic problems that are short enough."""
+    made = held_out(4 * n, seed)
+    _, fits_B = task.given([example.question for example in made])
+    short = [example for example, fits in zip(made, fits_B) if fits][:n]
+    if len(short) < n:
+        raise UsageError(f"the built-in problems are too long for {task.length} tokens: ask a question of your own")
+    return [example.question for example in short], [example.answer for example in short]
+
+
+def _check_question(task: Gsm8k, question: str) -> None:
+    """Refuse a question that is none, or leaves no room for a program."""
+    if not question.strip():
+        raise UsageError("the question is empty: give one that a program should answer")
+    check_utf8(question)
+    n = len(task.layout.prompts([question])[0])
+    if n >= task.length:
+        raise UsageError(
+            f"{n} given and at least 1 generated tokens are more than the {task.length} that a sequence of this model "
+            "holds: ask more briefly"
+        )
+
+
+def _run(programs: list[str], progress: Progress) -> list[Outcome]:
+    """What the programs return; where none can be run, that is their outcome."""
+    try:
+        with Sandbox() as sandbox:
+            if sandbox.missing:
+                progress.note(f"the sandbox is without {', '.join(sandbox.missing)} here (see dbtm doctor)")
+            outcomes: list[Outcome] = []
+            progress.stage("running programs", len(programs))
+            for outcome in sandbox.map(programs):
+                if progress.cancelled():
+                    raise Cancelled
+                outcomes.append(outcome)
+                progress.advance(len(outcomes))
+            return outcomes
+    except UsageError as error:
+        return [_not_run(str(error))] * len(programs)
+
+
+def _not_run(why: str) -> Outcome:
+    return Outcome("not run", detail=why)

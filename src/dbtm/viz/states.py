@@ -1,0 +1,66 @@
+"""What the views draw: a grid or a text after one round of a sampler. What a method has no notion of is None."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+MOST_ROUNDS = 12  # that a terminal shows of a trace
+
+
+class GridState(NamedTuple):
+    """A Sudoku after one round; C cells in reading order."""
+
+    values_C: np.ndarray
+    """The digit that the model holds in every cell; 0 for none."""
+    committed_C: np.ndarray | None = None
+    """Whether the cell is committed, i.e. will not change any more."""
+    score_C: np.ndarray | None = None
+    """How sure the model is of the digit, in [0, 1]."""
+    time: float | None = None
+    """Of the method's own clock."""
+
+    def settled(self) -> "GridState":
+        """As the last state of a trace: what says nothing of commits is committed, since nothing comes after it."""
+        return self if self.committed_C is not None else self._replace(committed_C=np.ones(len(self.values_C), bool))
+
+
+class TextState(NamedTuple):
+    """A text after one round, token by token."""
+
+    parts_L: list[str]
+    """Every token's part of the text (dbtm.viz.spell)."""
+    committed_L: np.ndarray | None = None
+    """Whether the token is committed, i.e. will not change any more."""
+    score_L: np.ndarray | None = None
+    """How sure the model is of the token, in [0, 1]."""
+    time: float | None = None
+    """Of the method's own clock."""
+    blank_L: np.ndarray | None = None
+    """Where there is no token yet."""
+
+    def settled(self) -> "TextState":
+        """As the last state of a trace: what says nothing of commits is committed, since nothing comes after it."""
+        return self if self.committed_L is not None else self._replace(committed_L=np.ones(len(self.parts_L), bool))
+
+
+def spaced(rounds: int, most: int = MOST_ROUNDS) -> list[int]:
+    """Numbers of the rounds that a terminal shows, from 1: all, or `most` of them, evenly spaced, with first and last."""
+    if rounds <= most:
+        return list(range(1, rounds + 1))
+    return [1 + round(i * (rounds - 1) / (most - 1)) for i in range(most)]
+
+
+def left_out(rounds: int, most: int = MOST_ROUNDS) -> str:
+    """What to say where not all rounds are shown; empty where they are."""
+    return f"{most} of {rounds} rounds, evenly spaced" if rounds > most else ""
+
+
+def progress_of(committed: int | None, free: int, time: float | None) -> str:
+    """How far a round is, behind its number: commits and time, where the method has them."""
+    commits = "" if committed is None else f"  {committed}/{free} committed"
+    return commits + ("" if time is None else f"  t = {time:.3g}")
+
+
+def scores(score: np.ndarray | None) -> list[float | None] | None:
+    """Scores for JSON: what is no number is left out."""
+    return None if score is None else [round(float(s), 4) if np.isfinite(s) else None for s in score]

@@ -1,0 +1,30 @@
+"""A Sudoku's trace as one HTML file that replays it: no network, no fonts or scripts from elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dbtm.viz.states import GridState, scores
+from dbtm.viz.template import page
+
+
+def sudoku_page(puzzle_C: np.ndarray, states: Sequence[GridState], meta: Mapping[str, object]) -> str:
+    """The page of one trace.
+
+    `meta["title"]` is the heading; everything else in `meta` (NFE, kappa, milliseconds, whether it is solved ...) is
+    shown under it, in order. Opened as `page.html#3`, the page starts at round 3.
+    """
+    states = [*states[:-1], states[-1].settled()]
+    data = {"puzzle": np.asarray(puzzle_C).tolist(), "rounds": [_round(state) for state in states]}
+    return page("sudoku_trace.html", "A Sudoku, refined", meta, data)
+
+
+def _round(state: GridState) -> dict[str, Any]:
+    committed_C = state.committed_C
+    return {
+        "values": np.asarray(state.values_C).tolist(),
+        "committed": None if committed_C is None else np.asarray(committed_C).astype(int).tolist(),
+        "score": scores(state.score_C),
+        "time": state.time,
+    }

@@ -1,0 +1,176 @@
+"""The trace of a text in the terminal, round by round; `token_page` shows the same in a browser.
+
+Three kinds of text, in the paper's colours: given (gray), committed (turquoise) and still refining (purple). Without
+colour, as in a pipe or under NO_COLOR, brackets tell them apart: «given» committed ‹refining›. Where there is no token
+yet stands a mark. A trace of many rounds, as of a model that writes one token per round, is shown at a dozen of them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from dbtm.sampling import Round, Trace
+from dbtm.viz.spell import BLANK, END, PAD
+from dbtm.viz.states import TextState, left_out, progress_of, spaced
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One text and how it came about."""
+
+    given_L: np.ndarray
+    """Which tokens were given."""
+    states: Sequence[TextState]
+    """At least one: the last is the result."""
+    question: str = ""
+    """What was given and is not shown again in every round: `first` tokens."""
+    first: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def free(self) -> int:
+        """How many tokens are generated."""
+        return int((~self.given_L).sum())
+
+    def committed(self, state: TextState) -> int | None:
+        """How many of the generated tokens are committed; None where the method has no commits."""
+        return None if state.committed_L is None else int((state.committed_L & ~self.given_L).sum())
+
+    def settled_states(self) -> list[TextState]:
+        """The states, of which the last is committed throughout where the method has no commits."""
+        return [*self.states[:-1], self.states[-1].settled()]
+
+
+# -- from a trace ------------------------------------------------------------------------------------------------------
+
+
+def sample_of(trace: Trace, b: int, spell: Callable[[np.ndarray], list[str]], vocab: int, **more: Any) -> Sample:
+    """Sample b of a trace, its tokens spelled; where no rounds were kept, the result is the only state.
+
+    Ids outside 0..vocab - 1 are places without a token. `more` are fields of the Sample.
+    """
+    states = []
+    for round_ in rounds_of(trace, b):
+        tokens_L = round_.tokens[b]
+        committed_L, score_L = (None if x is None else x[b] for x in (round_.committed, round_.score))
+        blank_L = (tokens_L < 0) | (tokens_L >= vocab)
+        states.append(TextState(spell(tokens_L), committed_L, score_L, round_.time, blank_L))
+    return Sample(trace.prompt[b], states, **more)
+
+
+def rounds_of(trace: Trace, b: int) -> list[Round]:
+    """The rounds in which sample b took part: as many as it had network evaluations, up to its last change.
+
+    Samples of one batch may finish early or, token by token behind a longer prompt, begin late.
+    """
+    if not trace.rounds or not trace.nfe[b]:
+        return [Round(trace.tokens, np.ones_like(trace.prompt))]
+    rounds, count = trace.rounds, min(int(trace.nfe[b]), len(trace.rounds))
+    end = len(rounds)
+    while end > count and _same(rounds[end - 1], rounds[end - 2], b):
+        end -= 1
+    return rounds[end - count : end]
+
+
+def _same(one: Round, other: Round, b: int) -> bool:
+    pairs = ((one.tokens, other.tokens), (one.committed, other.committed))
+    return all(x is None or y is None or np.array_equal(x[b], y[b]) for x, y in pairs)
+
+
+# -- how it looks ------------------------------------------------------------------------------------------------------
+
+
+class Look(NamedTuple):
+    """How one kind of text is drawn; the brackets where there is no colour."""
+
+    style: str
+    opening: str = ""
+    closing: str = ""
+
+
+LOOKS = {
+    "given": Look("#8080a0", "«", "»"),
+    "committed": Look("bold #0085B8"),
+    "refining": Look("#6B67EE", "‹", "›"),
+    "noise": Look("dim"),
+}
+_MARKS = {END: "end of text", PAD: "padding", BLANK: "nothing yet"}
+_MANY = re.compile(rf"([{END}{PAD}{BLANK}])\1{{3,}}")
+
+
+def kinds(sample: Sample, state: TextState) -> list[str]:
+    """The kind of every token, a key of `LOOKS`; a character is only as settled as the least of its tokens."""
+    order, nowhere = list(LOOKS), np.zeros(len(state.parts_L), bool)
+    committed_L = nowhere if state.committed_L is None else state.committed_L
+    blank_L = nowhere if state.blank_L is None else state.blank_L
+    out, unfinished = [], 0
+    for part, given, committed, blank in zip(state.parts_L, sample.given_L, committed_L, blank_L, strict=True):
+        level = 3 if blank else 0 if given else 1 if committed else 2
+        if part:
+            level, unfinished = max(level, unfinished), 0
+        else:
+            unfinished = max(level, unfinished)
+        out.append(order[level])
+    return out
+
+
+def runs(sample: Sample, state: TextState) -> Iterator[tuple[str, str]]:
+    """(kind, text) of neighbours of one kind; marks that repeat are counted."""
+    tokens = list(zip(kinds(sample, state), state.parts_L, strict=True))[sample.first :]
+    for kind, group in groupby((token for token in tokens if token[1]), key=lambda token: token[0]):
+        text = "".join(part for _, part in group)
+        yield kind, _MANY.sub(lambda mark: f"{mark[1]}×{len(mark[0])}", text)
+
+
+def has_colour(console: Console) -> bool:
+    return console.color_system is not None and not console.no_color
+
+
+def result_text(sample: Sample) -> Text:
+    """The last state; only what was given stands out."""
+    last = runs(sample, sample.states[-1])
+    return Text.assemble(*((text, LOOKS[kind].style if kind == "given" else "") for kind, text in last))
+
+
+@dataclass(frozen=True)
+class TextTrace:
+    """What rich prints for the rounds of a sample: `console.print(TextTrace(sample))`."""
+
+    sample: Sample
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        colour, seen, states = has_colour(console), set(), self.sample.settled_states()
+        for number in spaced(len(states)):
+            state = states[number - 1]
+            pieces = list(runs(self.sample, state))
+            seen |= {kind for kind, _ in pieces} | {mark for mark in _MARKS for _, text in pieces if mark in text}
+            progress = progress_of(self.sample.committed(state), self.sample.free, state.time)
+            yield Text.assemble((f"round {number}", "bold"), progress)
+            yield Text.assemble(*((_bracketed(kind, text, colour), LOOKS[kind].style) for kind, text in pieces))
+            yield Text()
+        if left_out(len(states)):
+            yield Text(left_out(len(states)), "dim")
+        yield legend(seen, colour)
+
+
+def legend(seen: set[str], colour: bool) -> Text:
+    """One line that explains the kinds of text and the marks that are there."""
+    kinds_seen = [kind for kind in LOOKS if kind in seen and kind != "noise"]
+    looks = [Text(_bracketed(kind, kind, colour), LOOKS[kind].style) for kind in kinds_seen]
+    marks = [Text(f"{mark} {meaning}") for mark, meaning in _MARKS.items() if mark in seen]
+    return Text("   ").join([*looks, *marks])
+
+
+def _bracketed(kind: str, text: str, colour: bool) -> str:
+    """Brackets go around what can be seen: white space at the ends stays outside, where it shapes the lines."""
+    if colour:
+        return text
+    core, look = text.strip() or text, LOOKS[kind]
+    lead, _, tail = text.partition(core)
+    return f"{lead}{look.opening}{core}{look.closing}{tail}"
