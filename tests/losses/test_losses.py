@@ -141,10 +141,12 @@ def test_refinement_losses(logits, tokens):
 
 
 def test_total_has_one_denominator():
-    target = torch.rand(B, L) < 0.5
-    target[0, 0] = True
-    per_token = torch.rand(B, L)
-    assert losses.total(per_token, target) == pytest.approx((per_token.sum() / target.sum()).item())
+    """Whatever positions a term sums over: sums divided by the same count add up."""
+    per_token, count = torch.rand(B, L), torch.tensor(11.0)
+    assert losses.total(per_token, count).item() == pytest.approx(per_token.sum().item() / 11)
+    parts = torch.rand(B, L) < 0.5
+    split = losses.total(per_token * parts, count) + losses.total(per_token * ~parts, count)
+    assert split.item() == pytest.approx(losses.total(per_token, count).item())
 
 
 def test_objective_is_the_weighted_sum():

@@ -68,12 +68,13 @@ class AR(Method[Config, Options]):
         rows = self.rows(target)
         network, tokens = self.network, examples.tokens
         trunk, _ = network.hidden(network.embed_tokens(self.inputs(tokens)))
-        beta = target / target.sum().clamp(min=1)
+        count = examples.count()
+        beta = target / count
         loss, _, endpoint, *_ = chunked_head(
             trunk.flatten(0, 1), None, network.head.weight, network.head.bias, tokens.flatten(),
             torch.zeros_like(beta).flatten(), beta.flatten(), PLAIN, rows,
         )  # fmt: skip
-        yield Part(loss, {"cross_entropy": losses.total(endpoint.view_as(tokens) * target, target)})
+        yield Part(loss, {"cross_entropy": losses.total(endpoint.view_as(tokens) * target, count)})
 
     @torch.no_grad()
     def nll(self, network: Backbone, examples: Examples) -> Likelihood:

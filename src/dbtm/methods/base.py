@@ -28,6 +28,7 @@ class Examples:
     dropout_seed: int = 0  # dropout is drawn from torch's generator, for the micro-batch as a whole
     noise_rows: Tensor | None = None  # (B,) int64: which sample's noise each row is given, where that is known already
     place: Tensor | None = None  # (B,) int64: numbers of the rows within the step's whole batch, over all devices
+    targets: Tensor | None = None  # () tokens that are not given: of the step's whole batch, per micro-batch
 
     def tensors(self) -> dict[str, Tensor]:
         """Its tensors by their names."""
@@ -44,7 +45,16 @@ class Examples:
             sample_key=self.sample_key[rows],
             noise_rows=None,
             place=None if self.place is None else self.place[rows],
+            targets=None if self.targets is None else self.targets * (rows.stop / len(self.tokens)),
         )
+
+    def count(self) -> Tensor:
+        """B L_target, the denominator that all terms share.
+
+        It is the whole batch's share of a micro-batch, not the micro-batch's own: with unequal prompts the objective
+        would otherwise depend on how a batch is cut into micro-batches and spread over devices.
+        """
+        return ((~self.prompt).sum() if self.targets is None else self.targets).clamp(min=1)
 
     def key(self, stream: int) -> Tensor:
         """key_B of one stream of random numbers."""

@@ -98,16 +98,17 @@ class MDLM(Method[Config, Options]):
     def parts(self, examples: Examples) -> Iterator[Part]:
         """Weighted cross-entropy of the masked tokens, over all tokens that are not given."""
         t_B = self.times(examples)
-        masked, target, tokens, network = self.masked(examples, t_B), ~examples.prompt, examples.tokens, self.network
+        masked, tokens, network = self.masked(examples, t_B), examples.tokens, self.network
         rows = self.rows(masked)
         trunk, _ = network.hidden(network.embed_tokens(torch.where(masked, self.mask, tokens)))
         weight = (self.weight(t_B)[:, None] * masked).to(torch.promote_types(trunk.dtype, torch.float32))
-        beta = weight / target.sum().clamp(min=1)
+        count = examples.count()
+        beta = weight / count
         loss, _, endpoint, *_ = chunked_head(
             trunk.flatten(0, 1), None, network.head.weight, network.head.bias, tokens.flatten(),
             torch.zeros_like(beta).flatten(), beta.flatten(), PLAIN, rows,
         )  # fmt: skip
-        yield Part(loss, {"cross_entropy": losses.total(endpoint.view_as(tokens) * weight, target)})
+        yield Part(loss, {"cross_entropy": losses.total(endpoint.view_as(tokens) * weight, count)})
 
     @torch.no_grad()
     def nll(self, network: Backbone, examples: Examples) -> Likelihood:

@@ -195,7 +195,8 @@ class Trainer:
         """Gradients of all micro-batches, clipping, optimizer, EMA. Returns the terms, still on the device."""
         set_learning_rate(self.optimizers, schedule(self.step, self.config.train.steps, self.config.optim))
         sums: dict[str, Tensor] = {}
-        for examples in micro_batches:
+        share = self.world.mean(micro_batches[0].targets)  # of the whole batch, over all devices
+        for examples in (replace(each, targets=share) for each in micro_batches):
             torch.manual_seed(examples.dropout_seed)  # that of the micro-batch, wherever it runs
             for name, value in self.backward(examples).items():
                 part = value / len(micro_batches)
@@ -218,7 +219,7 @@ class Trainer:
         """
         train = self.config.train
         for step in range(self.step, train.steps):
-            out = []
+            out, targets = [], 0
             for accumulation in range(self.micro_batches):
                 m = accumulation * self.world.size + self.world.rank
                 index = step * train.batch + m * self.micro_size + np.arange(self.micro_size)
@@ -231,8 +232,10 @@ class Trainer:
                 tokens, mask, keys, place = (t.to(self.device, non_blocking=True) for t in tensors)
                 seed = int(key_B[0]) & (2**63 - 1)
                 examples = Examples(tokens, mask, keys, step, dropout_seed=seed, place=place)
+                targets += int((~prompt).sum())
                 out.append(self.method.prepare(examples))
-            yield out
+            share = torch.tensor(targets / self.micro_batches, dtype=torch.float32, device=self.device)
+            yield [replace(examples, targets=share) for examples in out]
 
     # -- reporting and saving --------------------------------------------------------------------------------------
 

@@ -276,7 +276,7 @@ class Options(SampleConfig):
         nfe = changes.get("nfe", self.nfe)
         tuned = self.tuned(nfe) if isinstance(nfe, int) else {}
         options = super().changed(method, tuned | changes)
-        if options.sampler == "refine" and options.commit and options.scorer == "none" and options.kappa <= 1:
+        if options.sampler == "refine" and options.commit and options.scorer == "none":
             options = replace(options, nfe=1)  # all scores are 1: one round commits everything
         if options.threshold is None and "kappa" in changes:
             raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")

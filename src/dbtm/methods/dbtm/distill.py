@@ -41,7 +41,7 @@ def distill_parts(
     rounds: list[TeacherState],
     end: SoftTarget,
     noise_BLD: Tensor,
-    target_BL: Tensor,
+    count: Tensor,
     weight: float,
     visit: Visit,
 ) -> Iterator[Part]:
@@ -49,9 +49,9 @@ def distill_parts(
     for now in rounds:
         rows = visit(now.counted)
         trunk, _ = model.hidden(now.embed(model, noise_BLD))
-        beta = now.counted * (weight / target_BL.sum().clamp(min=1))
+        beta = now.counted * (weight / count)
         loss, cross_entropy = chunked_soft_head(trunk.flatten(0, 1), model.head, end, beta.flatten(), rows)
-        yield Part(loss, {"distill": losses.total(cross_entropy.view_as(target_BL) * now.counted, target_BL)})
+        yield Part(loss, {"distill": losses.total(cross_entropy.view_as(now.counted) * now.counted, count)})
 
 
 @torch.no_grad()

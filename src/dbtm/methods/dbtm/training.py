@@ -178,10 +178,10 @@ class DBTM(Method[Config, Options]):
             state = State(state.tokens, state.alpha, state.noise)  # no rate: no tangent is computed
         now, t_BL = state.rows(slice(0, n)), t_BL[:n]
         both = now.joined(state.rows(slice(0, m)).at_data())
-        free, target, inside = ~now.clean, ~some.prompt, ~edge.prompt[:m]
+        free, inside = ~now.clean, ~edge.prompt[:m]
         anchored = free & (t_BL > self.t_anchor)
-        at_free, at_data = _one_over(target), _one_over(inside)
-        lambdas = self.weights
+        count, edge_count = some.count(), edge.count()
+        at_free, at_data, lambdas = 1 / count, 1 / edge_count, self.weights
         alpha = torch.cat((lambdas["transport"] * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
         beta = torch.cat((lambdas["anchor"] * at_free * anchored, lambdas["boundary"] * at_data * inside))
         rows = self.rows(torch.cat((free, inside)))
@@ -189,41 +189,43 @@ class DBTM(Method[Config, Options]):
         read = self.read_head(trunk, dtrunk, both.tokens, alpha, beta, rows)
         terms = {}
         if weights.anchor:
-            terms["anchor"] = losses.total(read.endpoint[:n] * anchored, target)
+            terms["anchor"] = losses.total(read.endpoint[:n] * anchored, count)
         if weights.transport:
-            terms["transport"] = losses.total(read.transport[:n] * free, target)
+            terms["transport"] = losses.total(read.transport[:n] * free, count)
         if m:
-            terms["boundary"] = losses.total(read.endpoint[n:] * inside, inside)
+            terms["boundary"] = losses.total(read.endpoint[n:] * inside, edge_count)
         others = {}
         if semigroup:
             logits, _ = self.network.head(trunk[:n])
             per_token = losses.semigroup(logits, self.iterates(logits, now))
-            others["semigroup"] = losses.total(per_token * free, target)
+            others["semigroup"] = losses.total(per_token * free, count)
         if self.network.quality is not None and weights.quality:
-            others["quality"] = self.quality_term(trunk[:n], read.argmax[:n], now.tokens, free, target)
+            others["quality"] = self.quality_term(trunk[:n], read.argmax[:n], now.tokens, free, free, count)
         yield self.part(read.loss, terms, others)
 
     def boundary_part(self, state: State, noise_BLD: Tensor, examples: Examples) -> Part:
         """CE(T(x1), x1) in a pass of its own."""
-        inside = ~examples.prompt
-        beta = self.weights["boundary"] * _one_over(inside) * inside
+        inside, count = ~examples.prompt, examples.count()
+        beta = self.weights["boundary"] * (1 / count) * inside
         rows = self.rows(inside)
         trunk, _ = self.network.hidden(self.network.embed(state.at_data(), noise_BLD)[0])
         read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
-        return Part(read.loss, {"boundary": losses.total(read.endpoint * inside, inside)})
+        return Part(read.loss, {"boundary": losses.total(read.endpoint * inside, count)})
 
     def part(self, head_loss: Tensor, head_terms: dict[str, Tensor], others: dict[str, Tensor]) -> Part:
         """The head's losses, weighted already, and the other terms with their weights."""
         loss = head_loss + losses.objective(others, self.weights) if others else head_loss
         return Part(loss, head_terms | others)
 
-    def quality_term(self, trunk: Tensor, argmax: Tensor, tokens: Tensor, counted: Tensor, target: Tensor) -> Tensor:
-        """The quality head on what the map proposes; where nothing is to be proposed it reads the token that is there,
-        as it does when sampling.
+    def quality_term(
+        self, trunk: Tensor, argmax: Tensor, tokens: Tensor, open_BL: Tensor, counted: Tensor, count: Tensor
+    ) -> Tensor:
+        """The quality head on what the map proposes at the open positions; where nothing is to be proposed it reads the
+        token that is there, as it does when sampling. Which of the open positions count is another matter.
         """
-        proposed = torch.where(counted, argmax, tokens)
+        proposed = torch.where(open_BL, argmax, tokens)
         q = self.network.quality_logits(trunk, proposed)
-        return losses.total(losses.quality(q, proposed, tokens, self.settings.loss.positive_weight) * counted, target)
+        return losses.total(losses.quality(q, proposed, tokens, self.settings.loss.positive_weight) * counted, count)
 
     @torch.no_grad()
     def iterates(self, logits: Tensor, state: State) -> Iterator[Tensor]:
@@ -256,12 +258,12 @@ class DBTM(Method[Config, Options]):
             if ril.fresh_noise and r > 1:
                 noise = self.draw_noise(examples, ROUND, k, r)
                 noise_BLD = self.network.embed_noise(noise)
-            target = ~examples.prompt
+            count = examples.count()
             now = State(state.tokens, state.alpha, noise).at_noise(committed if ril.commit else start)
             h, _ = self.network.embed(now, noise_BLD)
             if not ril.commit and p is not None:  # confident positions hold their distribution
                 h = torch.where((committed & ~start)[..., None], self.network.embed_noise(p), h)
-            counted = target & ~(committed if ril.commit else start)
+            counted = open_BL = ~examples.prompt & ~(committed if ril.commit else start)
             rows = self.rows(~committed | counted)
             trunk, _ = self.network.hidden(self.network.condition(h, p))
             if (not ril.commit or self.network.recall is not None) and r < k:
@@ -272,13 +274,13 @@ class DBTM(Method[Config, Options]):
                 with torch.no_grad():
                     look = self.read_head(trunk, None, state.tokens, nothing, nothing, rows)
                 counted = counted & ~commit(look.right, committed, r, k, ril.kappa)
-            beta = self.weights["ril"] * _one_over(target) * counted
+            beta = self.weights["ril"] * (1 / count) * counted
             read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
             committed = commit(read.right, committed, r, k, ril.kappa)
-            terms = {"ril": losses.total(read.endpoint * counted, target)}
+            terms = {"ril": losses.total(read.endpoint * counted, count)}
             others = {}
             if self.network.quality is not None and ril.quality:
-                others["ril_quality"] = self.quality_term(trunk, read.argmax, state.tokens, counted, target)
+                others["ril_quality"] = self.quality_term(trunk, read.argmax, state.tokens, open_BL, counted, count)
             yield self.part(read.loss, terms, others)
 
     def rollout_start(self, examples: Examples) -> Tensor:
@@ -298,7 +300,7 @@ class DBTM(Method[Config, Options]):
         assert isinstance(teacher, TransportMap)
         rounds, end = teacher_rollout(teacher, config, state.rows(some), examples.prompt, turn_B, self.rows)
         return distill_parts(
-            self.network, rounds, end, noise_BLD[some], ~examples.prompt, self.weights["distill"], self.rows
+            self.network, rounds, end, noise_BLD[some], examples.count(), self.weights["distill"], self.rows
         )
 
     # -- what else is asked of a method ----------------------------------------------------------------------------
@@ -326,7 +328,3 @@ class DBTM(Method[Config, Options]):
     def sample(self, network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
         return SAMPLERS[options.sampler](network, given, options, seed, watch)
 
-
-def _one_over(target: Tensor) -> Tensor:
-    """1 / (B L_target), the factor that all terms share."""
-    return 1 / target.sum().clamp(min=1)

@@ -1,0 +1,106 @@
+"""DBTM's settings: what does not go together, and options of its sampler that depend on each other."""
+
+import pytest
+
+from dbtm.config import override
+from dbtm.core.errors import UsageError
+from dbtm.methods.base import method_of
+from dbtm.methods.dbtm import DistillConfig, LossConfig, Options, PathConfig, QualityConfig, RilConfig
+from dbtm.recipes import recipe
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "message"),
+    [
+        (PathConfig, {"a": 0.5}, r"method\.path\.a must be at least 1"),
+        (PathConfig, {"sigma": 0.0}, r"method\.path\.sigma=0.0 must be positive"),
+        (PathConfig, {"t_anchor": 1.5}, r"method\.path\.t_anchor=1.5 must be between 0 and 1"),
+        (LossConfig, {"anchor": -1.0}, r"method\.loss\.anchor=-1.0 must not be negative"),
+        (LossConfig, {"semigroup": 1.0, "semigroup_depths": ()}, r"method\.loss\.semigroup_depths needs at least one"),
+        (LossConfig, {"interpolant_fraction": 1.5}, r"method\.loss\.interpolant_fraction=1.5 must be between 0 and 1"),
+        (RilConfig, {"depths": (0,)}, r"method\.ril\.depths needs at least one rollout depth"),
+        (RilConfig, {"kappa": 1.5}, r"method\.ril\.kappa=1.5 must be between 0 and 1"),
+        (RilConfig, {"later_fraction": 0.0}, r"method\.ril\.later_fraction=0.0 must be positive"),
+        (DistillConfig, {"fraction": 0.0}, r"method\.distill\.fraction=0.0 must be positive"),
+        (DistillConfig, {"supervise": "remaining", "depth": 1}, r"method\.distill\.depth of at least 2"),
+        (QualityConfig, {"width": 10}, r"method\.quality\.width=10 must be a multiple of 2 x method\.quality\.heads"),
+        (Options, {"nfe": 0}, r"sample\.nfe=0 must be positive"),
+        (Options, {"kappa": -0.1}, r"sample\.kappa=-0.1 must be between 0 and 1"),
+        (Options, {"sigma": 0.0}, r"sample\.sigma=0.0 must be positive"),
+        (Options, {"temperature": -1.0}, r"sample\.temperature=-1.0 must not be negative"),
+    ],
+)
+def test_values_out_of_range_are_named(section, values, message):
+    with pytest.raises(UsageError, match=message):
+        section(**values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["transport=0", "boundary=0", "anchor=0"], "nothing to train"),
+        (["transport=0", "boundary=0", "anchor=0", "quality=1"], "nothing to train"),
+    ],
+)
+def test_something_has_to_be_trained(changes, message):
+    with pytest.raises(UsageError, match=message):
+        override(recipe("markov"), [f"method.loss.{change}" for change in changes])
+
+
+def test_the_priors_scale_is_that_of_training_unless_the_options_have_one():
+    run = override(recipe("markov"), ["method.path.sigma=2.5"])
+    assert run.sample.sigma is None
+    assert method_of(run).options().sigma == 2.5
+    assert method_of(override(run, ["sample.sigma=1.5"])).options().sigma == 1.5
+
+
+TUNED = Options(kappa=0.4, kappa_by_nfe=((2, 0.5), (4, 0.7)), penalty_by_nfe=((8, 1.0),), repetition_penalty=0.25)
+
+
+@pytest.mark.parametrize(
+    ("nfe", "kappa", "penalty"),
+    [(1, 0.4, 0.25), (2, 0.5, 0.25), (3, 0.5, 0.25), (4, 0.7, 0.25), (8, 0.7, 1.0), (64, 0.7, 1.0)],
+)
+def test_threshold_and_penalty_are_tuned_for_the_budget(nfe, kappa, penalty):
+    """Those of the largest tuned budget within it; what is asked for holds."""
+    chosen = TUNED.changed("dbtm", {"nfe": nfe})
+    assert (chosen.nfe, chosen.kappa, chosen.repetition_penalty) == (nfe, kappa, penalty)
+    asked = TUNED.changed("dbtm", {"nfe": nfe, "kappa": 0.1, "repetition_penalty": 3.0})
+    assert (asked.kappa, asked.repetition_penalty) == (0.1, 3.0)
+
+
+def test_changes_are_read_as_strictly_as_a_configuration():
+    for changes, message in [
+        ({"kapa": 0.5}, "the sampler of 'dbtm' has no option 'kapa'; did you mean 'kappa'"),
+        ({"nfe": "four"}, r"sample\.nfe='four' must be of type int"),
+        ({"nfe": 0}, r"sample\.nfe=0 must be positive"),
+        ({"scorer": "qualty"}, "did you mean 'quality'"),
+        ({"scorer": "spread", "kappa": 0.5}, "kappa changes nothing where commits are spread"),
+        ({"commit": False, "repetition_penalty": 1.0}, "repetition_penalty counts committed tokens"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            TUNED.changed("dbtm", changes)
+    assert TUNED.changed("dbtm", {"scorer": "spread"}).threshold is None
+    assert TUNED.changed("dbtm", {"commit": False}).repetition_penalty == 0
+
+
+def test_without_a_scorer_one_round_commits_everything():
+    assert TUNED.changed("dbtm", {"scorer": "none", "nfe": 9}).nfe == 1
+    assert TUNED.changed("dbtm", {"scorer": "none", "nfe": 9, "commit": False}).nfe == 9
+    assert TUNED.changed("dbtm", {"scorer": "none", "nfe": 9, "sampler": "iterate"}).nfe == 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"nfe": 4}, {"temperature", "kappa", "repetition_penalty", "scorer", "commit", "fresh_noise"}),
+        ({"nfe": 1}, {"temperature"}),
+        ({"scorer": "spread"}, {"temperature", "repetition_penalty", "scorer", "commit", "fresh_noise"}),
+        ({"commit": False}, {"temperature", "kappa", "scorer", "commit", "fresh_noise"}),
+        ({"sampler": "iterate"}, set()),
+        ({"sampler": "integrate"}, {"horizon"}),
+    ],
+)
+def test_a_reader_is_told_the_options_that_samples_depend_on(changes, names):
+    chosen = TUNED.changed("dbtm", changes)
+    assert chosen.shown() == {name: getattr(chosen, name) for name in {"sampler", "nfe", "sigma"} | names}
