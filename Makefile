@@ -1,23 +1,34 @@
 # make demo: set up and run the main job.   make test: set up and run the tests.   make lint: ruff and mypy.
+# make test-kernels: set up and run the tests of the GPU kernels without a GPU, in Triton's interpreter.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+TRITON := .venv/.triton
+INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
+TEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-kernels lint clean
 
 demo: $(READY)
 	$(BIN)/dbtm demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(TEST)
+
+test-kernels: $(TRITON)
+	CUDA_VISIBLE_DEVICES= TRITON_INTERPRET=1 $(TEST) -m triton tests/kernels
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	touch $(READY)
+
+$(TRITON): $(READY)
+	$(INSTALL) triton
+	touch $(TRITON)
 
 clean:
 	rm -rf .venv build dist

@@ -25,9 +25,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from dbtm.core.device import pick_device
 from dbtm.evals.provenance import made
-from dbtm.loading import pick_device
-from dbtm.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure, panel
+from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure, panel
 
 SAMPLES, JUDGED, HOW = "samples.jsonl.gz", "judged.json", "how.json"
 
@@ -59,13 +59,13 @@ STUDIES = {
         ("train.batch=256", "train.evaluate_every=200", "train.checkpoint_every=1000", "task.pool=25000"),
         (
             Arm("all of it", "the recipe"),
-            Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
-            Arm("no ril", "refinement in the loop", ("ril.weight=0", "loss.interpolant_fraction=1")),
+            Arm("no transport", "the paper's transport term", ("method.loss.transport=0",)),
+            Arm("no ril", "refinement in the loop", ("method.ril.weight=0", "method.loss.interpolant_fraction=1")),
             Arm("no loops", "looped depth: 8 blocks applied once", ("model.loops=1",)),
             Arm("no symmetries", "augmentation by the symmetries of the grid", ("task.augment=false",)),
             Arm("AdamW", "Muon on the matrices", ("optim.name=adamw", "optim.lr=3e-4")),
             Arm("self-conditioning", "T of the round before as a further input", ("model.self_condition=true",)),
-            Arm("all rows in every round", "half of the rows leave after round 1", ("ril.later_fraction=1",)),
+            Arm("all rows in every round", "half of the rows leave after round 1", ("method.ril.later_fraction=1",)),
         ),
         "solved_4",
         "the moving average on 256 held-out puzzles with 30 clues, kappa 0.9, quality scorer",
@@ -76,28 +76,32 @@ STUDIES = {
         (
             Arm("all of it", "the recipe"),
             Arm("another seed", "how far two runs of the same are apart", ("train.seed=1", "task.seed=1")),
-            Arm("no transport", "the paper's transport term", ("loss.transport=0",)),
-            Arm("anchor 0.60", "anchor time", ("path.t_anchor=0.6",)),
-            Arm("anchor 0.75", "anchor time", ("path.t_anchor=0.75",)),
-            Arm("anchor t*", "anchor time: the commitment time of this vocabulary", ("path.t_anchor=null",)),
-            Arm("anchor 0.90", "anchor time", ("path.t_anchor=0.9",)),
-            Arm("sigma 0.5", "scale of the noise", ("path.sigma=0.5",)),
-            Arm("sigma 2", "scale of the noise", ("path.sigma=2",)),
-            Arm("a = 2", "exponent of the interpolant", ("path.a=2",)),
-            Arm("no OT", "noise coupled to data by optimal transport", ("path.coupling=independent",)),
-            Arm("c = 1", "the paper's constant in the weight of transport", ("loss.c=1",)),
-            Arm("no ril", "rounds supervised by the data, from partly clean texts on", ("ril.weight=0",)),
-            Arm("ril from noise", "rollouts of four rounds, from noise on", ("ril.context=0", "ril.depths=[4]")),
+            Arm("no transport", "the paper's transport term", ("method.loss.transport=0",)),
+            Arm("anchor 0.60", "anchor time", ("method.path.t_anchor=0.6",)),
+            Arm("anchor 0.75", "anchor time", ("method.path.t_anchor=0.75",)),
+            Arm("anchor t*", "anchor time: the commitment time of this vocabulary", ("method.path.t_anchor=null",)),
+            Arm("anchor 0.90", "anchor time", ("method.path.t_anchor=0.9",)),
+            Arm("sigma 0.5", "scale of the noise", ("method.path.sigma=0.5",)),
+            Arm("sigma 2", "scale of the noise", ("method.path.sigma=2",)),
+            Arm("a = 2", "exponent of the interpolant", ("method.path.a=2",)),
+            Arm("no OT", "noise coupled to data by optimal transport", ("method.path.coupling=independent",)),
+            Arm("c = 1", "the paper's constant in the weight of transport", ("method.loss.c=1",)),
+            Arm("no ril", "rounds supervised by the data, from partly clean texts on", ("method.ril.weight=0",)),
+            Arm(
+                "ril from noise",
+                "rollouts of four rounds, from noise on",
+                ("method.ril.context=0", "method.ril.depths=[4]"),
+            ),
             Arm(
                 "distil",
                 "rollouts supervised by a frozen copy from step 300 on",
                 (
-                    "distill.weight=2",
-                    "distill.start=300",
-                    "distill.refresh=200",
-                    "distill.depth=2",
-                    "distill.scorer=spread",
-                    "distill.count_committed_now=false",
+                    "method.distill.weight=2",
+                    "method.distill.start=300",
+                    "method.distill.refresh=200",
+                    "method.distill.depth=2",
+                    "method.distill.scorer=spread",
+                    "method.distill.supervise=remaining",
                 ),
             ),
         ),
@@ -108,7 +112,10 @@ STUDIES = {
     "mini": Study(  # the same on two CPU cores, to try this file out
         "sudoku-mini",
         ("train.evaluate_every=25", "task.pool=2000"),
-        (Arm("all of it", "the recipe"), Arm("no transport", "the paper's transport term", ("loss.transport=0",))),
+        (
+            Arm("all of it", "the recipe"),
+            Arm("no transport", "the paper's transport term", ("method.loss.transport=0",)),
+        ),
         "solved_4",
     ),
 }

@@ -19,7 +19,7 @@ from rich.progress import track
 from dbtm import load
 from dbtm.core.atomic import write_bytes
 from dbtm.evals.provenance import made
-from dbtm.evals.sudoku import sweep
+from dbtm.evals.sudoku import settings_to_try, solve_rates
 from dbtm.tasks.sudoku.puzzle import parse
 from dbtm.tasks.sudoku.solver import count_solutions, solve, solve_many
 
@@ -115,11 +115,12 @@ def main() -> None:
         clues = np.count_nonzero(puzzles, axis=-1)
         given = {"kind": name, "about": about, "fewest_clues": int(clues.min()), "most_clues": int(clues.max())}
         print(f"{name}: {clues.min()} to {clues.max()} clues, {clues.mean():.1f} on average")
-        for row in sweep(sampler, puzzles, solutions, [(nfe, None) for nfe in budgets]):
-            print(f"  {row.nfe:2d} NFE: {row.solved} of {row.total}, {100 * row.solved / row.total:.1f} %", flush=True)
-            rows.append(given | {"mean_clues": float(clues.mean())} | row.document())
+        for score in solve_rates(sampler, puzzles, solutions, settings_to_try(sampler, budgets)):
+            share = f"{score.solved} of {score.total}, {100 * score.solved / score.total:.1f} %"
+            print(f"  {score.settings['nfe']:2d} NFE: {share}", flush=True)
+            rows.append(given | {"mean_clues": float(clues.mean())} | score.document())
     if options.json:
-        made_by = {"seed": options.seed, "model": "sudoku (packaged)"} | made(sampler.model.embedding.device)
+        made_by = {"seed": options.seed, "model": "sudoku (packaged)"} | made(sampler.device)
         write_bytes(options.json, (json.dumps({"rows": rows} | made_by, indent=1) + "\n").encode())
 
 

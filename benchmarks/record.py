@@ -25,8 +25,8 @@ import dbtm
 STEPS = 20
 TINY = ["model.width=32", "model.depth=2", "model.heads=2"]
 QUALITY = ["method.quality.width=16", "method.quality.depth=1", "method.quality.heads=2"]
-BRIEF = [f"train.steps={STEPS}", "optim.warmup=5", "train.log_every=1", "train.checkpoint_every=1", f"train.keep={STEPS}",
-         "train.evaluate_every=0", "train.device=cpu", "train.precision=fp32", "train.compile=false",
+BRIEF = [f"train.steps={STEPS}", "optim.warmup=5", "train.log_every=1", "train.checkpoint_every=1",
+         f"train.keep={STEPS}", "train.evaluate_every=0", "train.device=cpu", "train.precision=fp32", "train.compile=false",
          "train.graph=false"]  # fmt: skip
 TEXT = [*TINY, "train.batch=16", "task.evaluate_n=8"]
 SUDOKU = [*TINY, *QUALITY, "train.batch=16", "task.pool=200", "task.evaluate_n=16"]
@@ -105,7 +105,24 @@ def _text(data: Path) -> list[str]:
     """A prepared set of made-up sentences."""
     out = data / "text"
     if not out.is_dir():
-        words, rng = "the a river house king of in to and was born city old red north".split(), np.random.default_rng(0)
+        words = [
+            "the",
+            "a",
+            "river",
+            "house",
+            "king",
+            "of",
+            "in",
+            "to",
+            "and",
+            "was",
+            "born",
+            "city",
+            "old",
+            "red",
+            "north",
+        ]
+        rng = np.random.default_rng(0)
         texts = [" ".join(rng.choice(words, 120).tolist()) + "." for _ in range(400)]
         (data / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         options = ("--tokenizer", "train:280", "--length", "32", "--validation", "0.1", "--out", out)
@@ -146,9 +163,7 @@ def main() -> None:
         asked.file.write_text(json.dumps(found, indent=1) + "\n")
         return
     before = json.loads(asked.file.read_text())
-    wrong = [
-        f"{case}: {part}" for case in before for part in before[case] if before[case][part] != found[case][part]
-    ]
+    wrong = [f"{case}: {part}" for case in before for part in before[case] if before[case][part] != found[case][part]]
     for line in wrong:
         print(f"differs: {line}")
     print(f"{len(before)} cases, {len(wrong)} parts differ")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
+from dbtm import fit
 from dbtm.evals.provenance import made
 from dbtm.recipes import recipe
-from dbtm.train.loop import fit
 
 NOTE = (
     "The settings of simplex and markov, the anchor time above all, were picked from about 25 and 12 trial runs by the "

@@ -1,23 +1,31 @@
 """Shared by all tests: one thread a worker, so that two workers fill two cores and runs repeat bit for bit."""
 
-import os
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
 import torch
 
 from dbtm.config import ModelConfig, RunConfig, Shape
-from dbtm.kernels.dispatch import TRITON_LACKS
 from dbtm.methods.dbtm import DBTM, Config, Options, QualityConfig, TransportMap
 from dbtm.sampling import Sampler
 from dbtm.tasks.base import Task
 from dbtm.tasks.own import Own
+from tests.processes import default_signals_in_children
 
 torch.set_num_threads(1)
-if not TRITON_LACKS and not torch.cuda.is_available():
-    with patch.dict(os.environ, TRITON_INTERPRET="1"):  # its functions are bound to the interpreter by their import
-        import triton.language  # noqa: F401
+
+LONGEST = ("test_learning.py", "test_distributed.py")
+
+
+def pytest_collection_modifyitems(items):
+    """The longest tests come first, so that no worker is left alone with one at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _children_with_default_signals():
+    with default_signals_in_children():
+        yield
 
 
 @pytest.fixture

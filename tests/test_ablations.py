@@ -90,7 +90,7 @@ def test_rounds_train_then_draw_and_failures_are_named(ablations, tmp_path, monk
 
     def dbtm(*words, **_):
         calls.append(words)
-        return Finished(int(words[0] == "train" and "loss.transport=0" in words))
+        return Finished(int(words[0] == "train" and "method.loss.transport=0" in words))
 
     monkeypatch.setattr(ablations, "dbtm", dbtm)
     study = ablations.STUDIES["text"]

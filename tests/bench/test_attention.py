@@ -6,9 +6,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dbtm.bench import attention
 from dbtm.bench.sampler import prior_floors
-from dbtm.config import ModelConfig
+from dbtm.config import ModelConfig, Shape
 from dbtm.kernels.dispatch import force
-from dbtm.nn import TransportMap
+from dbtm.nn import Backbone
 from dbtm.simplex import interpolate
 
 CPU = torch.device("cpu")
@@ -17,8 +17,7 @@ B, L, V = 8, 24, 300
 
 def model_and_state():
     torch.manual_seed(0)
-    config = ModelConfig(vocab=V, length=L, width=64, depth=3, heads=2, dropout=0.0, softcap=0.0, quality=False)
-    model = TransportMap(config)
+    model = Backbone(Shape(V, L), ModelConfig(width=64, depth=3, heads=2, dropout=0.0, softcap=0.0))
     torch.nn.init.normal_(model.head.weight)
     tokens, noise = torch.randint(0, V, (B, L)), torch.randn(B, L, V)
     clean, t = torch.zeros_like(tokens, dtype=torch.bool), torch.rand(B, 1).expand(B, L)
@@ -31,7 +30,9 @@ def test_flops_by_hand():
     with force("reference"), FlopCounterMode(display=False) as counter:
         step()
     head = 4 * 2 * B * L * V * model.config.width  # an operator that the counter does not look into
-    assert B * attention.step_flops(model.config) == pytest.approx(counter.get_total_flops() + head, rel=0.06)
+    assert B * attention.step_flops(model.config, model.shape) == pytest.approx(
+        counter.get_total_flops() + head, rel=0.06
+    )
 
 
 def test_both_sides_have_the_same_gradient():

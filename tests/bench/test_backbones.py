@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from dbtm.bench import backbones
-from dbtm.bench.backbones import Row, draw, measure, summary
+from dbtm.bench.backbones import BackboneTiming, draw, measure, summary
 from dbtm.cli.bench_backbone import backbone
 from dbtm.config import ModelConfig
 from dbtm.core.errors import UsageError
@@ -18,14 +18,14 @@ app = typer.Typer()
 app.command()(backbone)
 
 
-def known_rows() -> list[Row]:
+def known_rows() -> list[BackboneTiming]:
     """Attention l^2, mixed 2 l^1.5, delta 100 l; attention does not fit at the greatest length."""
     laws = {"attention": lambda l: float(l**2), "mixed": lambda l: 2 * l**1.5, "delta": lambda l: 100.0 * l}
     rows = []
     for l in (16, 64, 256, 1024):
         for name, law in laws.items():
             fits = name != "attention" or l < 1024
-            rows.append(Row(name, l, *([law(l)] * 4)) if fits else Row(name, l))
+            rows.append(BackboneTiming(name, l, *([law(l)] * 4)) if fits else BackboneTiming(name, l))
     return rows
 
 
@@ -54,14 +54,14 @@ def test_measurement_and_running_out_of_memory(monkeypatch, error):
     """A backbone that does not fit leaves a gap and is not tried again; the others go on."""
     original, tried = backbones.calls, []
 
-    def calls(config, *others):
-        tried.append((config.pattern, config.length))
-        if config.pattern == "attn" and config.length > 8:
+    def calls(config, length, *others):
+        tried.append((config.pattern, length))
+        if config.pattern == "attn" and length > 8:
             raise error
-        return original(config, *others)
+        return original(config, length, *others)
 
     monkeypatch.setattr(backbones, "calls", calls)
-    base = ModelConfig(vocab=2, length=1, width=16, depth=1, heads=2, dropout=0.0)
+    base = ModelConfig(width=16, depth=1, heads=2, dropout=0.0)
     rows = list(measure(base, (8, 70, 80), 1, torch.device("cpu"), repeats=1))
     assert len(rows) == 9
     missing = {(row.backbone, row.length) for row in rows if row.step_ms is None}
@@ -75,7 +75,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch):
         raise RuntimeError("a fault")
 
     monkeypatch.setattr(backbones, "calls", calls)
-    base = ModelConfig(vocab=2, length=1, width=16, depth=1, heads=2, dropout=0.0)
+    base = ModelConfig(width=16, depth=1, heads=2, dropout=0.0)
     with pytest.raises(RuntimeError, match="a fault"):
         list(measure(base, (8,), 1, torch.device("cpu"), repeats=1))
 

@@ -18,24 +18,24 @@ CPU = torch.device("cpu")
 
 def run():
     base = tiny_run()
-    model = ModelConfig(vocab=70, length=16, width=32, depth=3, heads=2, dropout=0.0, softcap=0.0, cond_dim=8)
+    model = ModelConfig(width=32, depth=3, heads=2, dropout=0.0, softcap=0.0, cond_dim=8)
     return replace(base, task=replace(base.task, vocab=70, length=16), model=model)
 
 
 @pytest.mark.parametrize("name", list(kinds(run())))
 def test_flops_by_hand(name):
     config = kinds(run())[name]
-    method = DBTM(config)
-    torch.nn.init.normal_(method.model.head.weight)
+    method = DBTM(config).start()
+    torch.nn.init.normal_(method.network.head.weight)
     with force("reference"), FlopCounterMode(display=False) as counter:
-        backward(method, random_examples(config.model, 64, CPU))
+        backward(method, random_examples(config.shape, 64, CPU))
     # constants around branches, folded into the matrices, are left out; half of the rows are visited only in the mean
     assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.06)
 
 
 def test_the_steps_differ_in_their_terms_alone():
     plain, ours, _, rounds = kinds(run()).values()
-    terms = [set(backward(DBTM(kind), random_examples(kind.model, 2, CPU))) for kind in (plain, ours, rounds)]
+    terms = [set(backward(DBTM(kind).start(), random_examples(kind.shape, 2, CPU))) for kind in (plain, ours, rounds)]
     assert terms[0] == {"loss", "anchor"}
     assert terms[1] == {"loss", "anchor", "transport", "boundary"}
     assert terms[2] == terms[1] | {"ril"}

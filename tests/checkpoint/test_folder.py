@@ -8,6 +8,7 @@ import time
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.core.errors import UsageError
@@ -105,3 +106,90 @@ def test_a_damaged_manifest_is_refused(tmp_path, text):
     (folder / "manifest.json").write_text(text)
     with pytest.raises(UsageError, match=r"manifest\.json is damaged"):
         checkpoint.verify(folder)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", ".hidden", "a/b", "", "manifest.json", "x" * 200])
+def test_a_manifest_names_files_of_its_folder_alone(tmp_path, name):
+    folder = save(tmp_path / "run", 1)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, name: "0" * 64}))
+    with pytest.raises(UsageError, match="is not a file of a checkpoint") as caught:
+        checkpoint.verify(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_link_must_not_lead_out_of_the_folder(tmp_path):
+    folder = save(tmp_path / "run", 1)
+    outside = tmp_path / "state.json"
+    (folder / "state.json").rename(outside)
+    (folder / "state.json").symlink_to(outside)
+    with pytest.raises(UsageError, match=r"state\.json is a link out of the checkpoint"):
+        checkpoint.verify(folder)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("IoError: no space")])
+def test_what_cannot_be_saved_leaves_nothing_and_earlier_ones_as_they_were(tmp_path, monkeypatch, error):
+    before = save(tmp_path, 1)
+
+    def fail(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", fail)
+        with pytest.raises(UsageError, match=r"cannot save .*step-00000002: .*[nN]o space"):
+            save(tmp_path, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+    checkpoint.verify(before)
+    assert save(tmp_path, 2) == checkpoint.latest(tmp_path)
+
+
+def test_documents_that_are_none(tmp_path, monkeypatch):
+    path = tmp_path / "state.json"
+    for text, message in [
+        ("{", "is damaged: it is not JSON"),
+        ("[" * 100_000, "is damaged: it is not JSON"),
+        ("[3]", "is damaged: it has no step"),
+        ('{"step": -1}', "is damaged: it has no step"),
+        ('{"step": "3"}', "is damaged: it has no step"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(UsageError, match=message) as caught:
+            checkpoint.read_state(tmp_path)
+        assert "\n" not in str(caught.value)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="it is not JSON"):
+        checkpoint.read_state(tmp_path)
+    path.write_text('{"step": 3}')
+    assert checkpoint.read_state(tmp_path) == {"step": 3}
+    monkeypatch.setattr(checkpoint, "MOST_JSON", 5)
+    with pytest.raises(UsageError, match="is larger than"):
+        checkpoint.read_state(tmp_path)
+    path.unlink()
+    with pytest.raises(UsageError, match="cannot read"):
+        checkpoint.read_state(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["{", "[]", '{"score": 1}', '{"checkpoint": "step-00000001", "score": NaN}', '{"checkpoint": 3, "score": 1}'],
+)
+def test_a_damaged_note_of_the_best_is_forgotten(tmp_path, note):
+    folder = save(tmp_path, 1)
+    checkpoint.set_best(tmp_path, folder, 0.5, {"n": 3})
+    assert checkpoint.best(tmp_path) == {"checkpoint": folder.name, "score": 0.5, "measured": {"n": 3}}
+    (tmp_path / "best.json").write_text(note)
+    assert checkpoint.best(tmp_path) is None
+    for step in (2, 3, 4):
+        save(tmp_path, step)
+    assert [path.name for path in checkpoint.all_in(tmp_path)] == ["step-00000003", "step-00000004"]
+
+
+def test_shapes_are_read_from_the_header(tmp_path):
+    folder = save(tmp_path, 1)
+    assert checkpoint.read_shapes(folder, "model") == {"w": (4000,), "b": (7,)}
+    with pytest.raises(UsageError, match=r"has no ema\.safetensors"):
+        checkpoint.read_shapes(folder, "ema")
+    (folder / "model.safetensors").write_bytes(b"nothing")
+    for read in (checkpoint.read_shapes, checkpoint.read_tensors):
+        with pytest.raises(UsageError, match=r"model\.safetensors is damaged"):
+            read(folder, "model")

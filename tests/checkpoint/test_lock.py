@@ -76,3 +76,10 @@ def test_pruning_spares_what_living_processes_write(tmp_path):
     while alive.exists() and time.monotonic() < deadline:
         checkpoint.prune(tmp_path, 2)
     assert not alive.exists()
+
+
+def test_milestones_stay(tmp_path):
+    for step in range(1, 8):
+        checkpoint.write(tmp_path / f"step-{step:08d}", {}, {"config": "{}"})
+    checkpoint.prune(tmp_path, 2, milestones=(2, 4))
+    assert [checkpoint.step_of(folder) for folder in checkpoint.all_in(tmp_path)] == [2, 4, 6, 7]

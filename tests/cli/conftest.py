@@ -3,13 +3,9 @@
 import sys
 
 import pytest
-import torch
 
 from dbtm.cli import main
-from dbtm.config import dumps, override
-from dbtm.nn import TransportMap
-from dbtm.recipes import recipe
-from dbtm.train import checkpoint
+from tests.evals.tiny import mini_sudoku, write_checkpoint
 
 
 @pytest.fixture
@@ -28,11 +24,4 @@ def command(capsys, monkeypatch):
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory):
     """The folder of a 4 x 4 Sudoku model that has learned nothing, with a pool small enough to make at once."""
-    config = override(recipe("sudoku-mini"), ["model.width=16", "model.depth=1", "model.heads=2", "task.pool=50"])
-    torch.manual_seed(0)
-    model = TransportMap(config.model)
-    with torch.no_grad():
-        for parameter in model.parameters():  # a fresh head is zero: every answer would be the same
-            parameter += 0.3 * torch.randn_like(parameter)
-    folder = tmp_path_factory.mktemp("untrained") / "step-00000001"
-    return checkpoint.write(folder, {"ema": model.state_dict()}, {"config": dumps(config)})
+    return write_checkpoint(mini_sudoku(), tmp_path_factory.mktemp("untrained"))

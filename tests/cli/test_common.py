@@ -1,23 +1,75 @@
-"""What commands share."""
+"""What commands share: options of samplers, declared once, and progress."""
+
+import re
+from typing import Annotated, Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from dbtm.cli.common import refuse_sigma
-from dbtm.core.errors import UsageError
-from dbtm.sampling import Sampler
-from tests.conftest import random_map
+from dbtm.cli import app
+from dbtm.cli.common import shown_progress
+from dbtm.cli.options import SAMPLER, takes_sampler_options
 
-
-def test_a_scale_that_the_map_does_not_see_is_refused():
-    blind, seeing = (Sampler(random_map(input_norm=norm)) for norm in (True, False))
-    with pytest.raises(UsageError, match=r"--sigma changes nothing"):
-        refuse_sigma(blind, 0.5)
-    for sampler, sigma in ((blind, None), (seeing, 0.5), (None, 0.5)):
-        refuse_sigma(sampler, sigma)
+HELP = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
 
 
-def test_it_does_not_see_it():
-    """What the refusal says is so: samples of a map with a norm on its input are the same for every sigma."""
-    sampler = Sampler(random_map(input_norm=True, dropout=0.0))
-    one, other = (sampler.sample(8, nfe=3, sigma=sigma).tokens for sigma in (1.0, 2.0))
-    assert (one == other).all()
+@pytest.fixture
+def heard():
+    """A command of its own, and what it receives."""
+    calls, made = [], typer.Typer()
+
+    @made.command()
+    @takes_sampler_options("horizon")
+    def draw(
+        checkpoint: str,
+        context: typer.Context,
+        n: Annotated[int, typer.Option(help="How many.")] = 4,
+        *,
+        options: dict[str, Any],
+    ) -> None:
+        """Draw some."""
+        calls.append((checkpoint, n, options, context.get_parameter_source("nfe").name))
+
+    return made, calls
+
+
+def test_options_arrive_as_one_dictionary_of_what_was_given(heard):
+    made, calls = heard
+    words = ["run", "--nfe", "3", "--top-p", ".9", "--same-noise", "--commit", "--order", "random", "--n", "2"]
+    assert HELP.invoke(made, words).exit_code == 0
+    assert HELP.invoke(made, ["run"]).exit_code == 0
+    given = {"nfe": 3, "top_p": 0.9, "fresh_noise": False, "commit": True, "order": "random"}
+    assert calls == [("run", 2, given, "COMMANDLINE"), ("run", 4, {}, "DEFAULT")]
+
+
+def test_arguments_stay_required_and_types_are_checked(heard):
+    made, calls = heard
+    for words in ([], ["run", "--nfe", "many"], ["run", "--horizon", "2"]):
+        assert HELP.invoke(made, words).exit_code == 2
+    assert not calls
+
+
+def test_help_names_every_option_once(heard):
+    made, _ = heard
+    shown = HELP.invoke(made, ["--help"]).output
+    assert "Draw some." in shown
+    for name in SAMPLER:
+        flag = f"--{name.replace('_', '-')}"
+        assert len(re.findall(rf"{flag}\b", shown)) == (0 if name == "horizon" else 1), flag
+
+
+@pytest.mark.parametrize("command", ["solve", "sample"])
+def test_commands_that_sample_take_all_of_them(command):
+    shown = HELP.invoke(app, [command, "--help"]).output
+    assert all(f"--{name.replace('_', '-')}" in shown for name in SAMPLER)
+
+
+def test_notes_are_warnings_and_logs_hold_no_bars(capsys):
+    with shown_progress() as progress:
+        progress.stage("sampling", 3)
+        progress.advance(2)
+        progress.note("the sandbox is without [seccomp] here")
+        assert not progress.cancelled()
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "warning: the sandbox is without [seccomp] here\n")

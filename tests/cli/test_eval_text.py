@@ -10,13 +10,13 @@ import pytest
 
 import dbtm
 from dbtm.evals.judges import load_judge
-from tests.cli.text_model import write_model
 from tests.evals.judges import gguf_writer
+from tests.evals.tiny import letters, write_checkpoint
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return write_model(tmp_path_factory.mktemp("text") / "step-00000001")
+    return write_checkpoint(letters(), tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,9 @@ def test_what_a_file_says_is_printed_as_it_is(command, tmp_path):
         (["MODEL", "--n", "0"], "at least 1"),
         (["MODEL", "--batch", "0"], "at least 1"),
         (["MODEL", "--nfe", "0"], "--nfe 0"),
-        (["MODEL", "--kappa", "-1"], "--kappa -1 must be between 0 and 1"),
+        (["MODEL", "--kappa", "-1"], "kappa=-1.0 must be between 0 and 1"),
+        (["MODEL", "--top-p", ".5"], "the sampler of 'dbtm' has no option 'top_p'"),
+        (["MODEL", "--no-commit", "--repetition-penalty", "1", "--nfe", "4"], "counts committed tokens"),
         (["MODEL", "--json", "missing/e.json"], "no folder missing"),
         (["MODEL", "--save-samples", "missing/s.jsonl"], "no folder missing"),
         (["MODEL", "--judge", "missing.gguf"], "no file missing.gguf"),
@@ -132,7 +134,7 @@ def test_what_a_file_says_is_printed_as_it_is(command, tmp_path):
         (["--samples", "missing.jsonl", "--n", "4", "--nfe", "1"], "leave --n, --nfe out"),
         (["--samples", "missing.jsonl", "--seed", "0", "--batch", "2"], "leave --seed, --batch out"),
         (["--samples", "missing.jsonl", "--no-references", "--data", "x"], "leave --data, --references out"),
-        (["MODEL", "--data", "x"], "--data is for checkpoints that were trained on prepared text"),
+        (["MODEL", "--data", "x"], "only a checkpoint that was trained on prepared text"),
         (["sudoku"], "trained on 'sudoku', not on text"),
         (["nowhere"], "nowhere"),
     ],
@@ -144,8 +146,55 @@ def test_bad_options_are_refused(command, model, options, words):
 
 
 def test_a_task_without_held_out_text_says_so_before_anything_is_drawn(command, tmp_path):
-    empty = write_model(tmp_path / "step-00000001", blocks=0)
+    empty = write_checkpoint(letters(blocks=0), tmp_path / "run")
     code, out, err = command("eval", "text", empty, "--judge", "none", "--save-samples", tmp_path / "s.jsonl")
     assert (code, out) == (2, "")
     assert "--no-references" in err
     assert not (tmp_path / "s.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("dbtm", {"sampler": "iterate"}),
+        ("dbtm", {"sampler": "integrate", "horizon": 2.0}),
+        ("dbtm", {"commit": False, "sigma": 2.0}),
+        ("mdlm", {"order": "confidence", "top_p": 0.9}),
+        ("ar", {"temperature": 0.5}),
+    ],
+)
+def test_every_method_takes_the_options_of_its_sampler(command, tmp_path, method, options):
+    folder = write_checkpoint(letters(method), tmp_path / "run")
+    budget = {} if method == "ar" else {"nfe": 3}
+    given = [word for name, value in (budget | options).items() for word in _option(name, value)]
+    words = ["eval", "text", folder, "--n", 4, "--seed", 2, "--judge", "none", "--no-references", *given]
+    code, out, _ = command(*words, "--json", tmp_path / "e.json")
+    assert code == 0
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    assert row["settings"].items() >= (budget | options).items()
+    sampler = dbtm.load(folder)
+    trace = sampler.sample(4, seed=2, **budget, **options)
+    counts = [np.unique(tokens, return_counts=True)[1] / 12 for tokens in trace.tokens]
+    assert row["entropy"] == pytest.approx(np.mean([-(p * np.log(p)).sum() for p in counts]))
+    assert row["nfe"] == trace.nfe.mean()
+    assert ("3 NFE" in out) == (method != "ar")
+
+
+def _option(name, value):
+    flag = "--" + name.replace("_", "-")
+    return [flag.replace("--", "--no-")] if value is False else [flag, value]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("ar", ["--nfe", "1,4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--sigma", "2"], "the sampler of 'ar' has no option 'sigma'"),
+        ("mdlm", ["--repetition-penalty", "1"], "the sampler of 'mdlm' has no option 'repetition_penalty'"),
+    ],
+)
+def test_options_that_a_method_lacks_are_refused_in_a_line(command, tmp_path, method, options, words):
+    folder = write_checkpoint(letters(method), tmp_path / "run")
+    code, out, err = command("eval", "text", folder, "--judge", "none", *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err

@@ -6,17 +6,15 @@ import re
 
 import numpy as np
 import pytest
-import torch
 
 import dbtm
-from dbtm.config import dumps, override
-from dbtm.nn import TransportMap
+from dbtm.config import override
 from dbtm.recipes import recipe
 from dbtm.tasks.gsm8k.layout import Layout
 from dbtm.tasks.gsm8k.prepared import Prepared
 from dbtm.tasks.gsm8k.synthetic import held_out, problem
 from dbtm.tasks.text.tokenizer import load
-from dbtm.train import checkpoint
+from tests.evals.tiny import METHODS, write_checkpoint
 
 LENGTH = 240
 
@@ -47,18 +45,18 @@ def prepared(programs, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def untrained(prepared, tmp_path_factory):
-    """A checkpoint that has learned nothing."""
-    sizes = ["model.width=16", "model.depth=1", "model.heads=2", "model.quality=false", "task.evaluate_n=2"]
+def models(prepared, tmp_path_factory):
+    """Checkpoints of every method that have learned nothing."""
+    sizes = ["model.width=16", "model.depth=1", "model.heads=2", "task.evaluate_n=2"]
     data = [f"task.data={prepared}", "task.vocab=700", f"task.length={LENGTH}"]
-    config = override(recipe("gsm-small"), [*sizes, *data])
-    torch.manual_seed(0)
-    model = TransportMap(config.model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    folder = tmp_path_factory.mktemp("untrained") / "step-00000001"
-    return checkpoint.write(folder, {"ema": model.state_dict()}, {"config": dumps(config)})
+    own = {"dbtm": ["method.quality.enabled=false", "sample.scorer=confidence"]}
+    configs = {m: override(recipe("gsm-small").by(m), [*sizes, *data, *own.get(m, [])]) for m in METHODS}
+    return {name: write_checkpoint(config, tmp_path_factory.mktemp(name)) for name, config in configs.items()}
+
+
+@pytest.fixture(scope="module")
+def untrained(models):
+    return models["dbtm"]
 
 
 def test_data_prepares_a_set_that_trains(prepared, programs):
@@ -206,7 +204,7 @@ def test_a_model_is_evaluated_at_every_budget(command, untrained, tmp_path):
         "n": 3,
         "seed": 0,
     }
-    assert whole["model"]["parameters"] == sum(p.numel() for p in dbtm.load(untrained).model.parameters())
+    assert whole["model"]["parameters"] == sum(p.numel() for p in dbtm.load(untrained).network.parameters())
     found = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
     assert [(line["nfe"], line["index"]) for line in found] == [(nfe, i) for nfe in (1, 2) for i in range(3)]
     sampler = dbtm.load(untrained)
@@ -215,11 +213,53 @@ def test_a_model_is_evaluated_at_every_budget(command, untrained, tmp_path):
     assert [line["program"] for line in found[3:]] == sampler.task.programs(trace.tokens, given["clean"])
 
 
+@pytest.mark.parametrize("method", ["mdlm", "ar"])
+def test_other_methods_are_measured_with_what_they_have(command, models, tmp_path, method):
+    words = [
+        "eval",
+        "gsm8k",
+        models[method],
+        "--n",
+        2,
+        "--temperature",
+        0.5,
+        *(["--nfe", 2] if method == "mdlm" else []),
+    ]
+    code, out, _ = command(*words, "--json", tmp_path / "e.json", "--jsonl", tmp_path / "e.jsonl")
+    assert code == 0
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    assert (row["total"], row["temperature"], row.get("nfe")) == (2, 0.5, 2 if method == "mdlm" else None)
+    assert row.keys().isdisjoint({"kappa", "scorer"})
+    assert ("1 per token" in out) == (method == "ar")
+    sampler = dbtm.load(models[method])
+    given, _ = sampler.task.given([e.question for e in held_out(2)])
+    trace = sampler.sample(**given, seed=0, temperature=0.5, **({"nfe": 2} if method == "mdlm" else {}))
+    found = [json.loads(line)["program"] for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert found == sampler.task.programs(trace.tokens, given["clean"])
+    if method == "ar":
+        assert row["mean_nfe"] == (~given["clean"]).sum(-1).mean(), "one evaluation per generated token"
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("ar", ["--nfe", "1,4"], "'ar' needs one network evaluation for every token"),
+        ("mdlm", ["--kappa", ".5"], "the sampler of 'mdlm' has no option 'kappa'"),
+        ("dbtm", ["--kappa", "2"], "kappa=2.0 must be between 0 and 1"),
+        ("dbtm", ["--scorer", "best"], "scorer='best' is not a choice"),
+    ],
+)
+def test_options_that_a_method_lacks_are_refused_in_a_line(command, models, method, options, words):
+    code, out, err = command("eval", "gsm8k", models[method], "--n", 2, *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
 def test_what_is_done_stays_when_a_later_budget_fails(command, untrained, tmp_path, monkeypatch):
     """A long evaluation that is killed has not been for nothing."""
-    from dbtm.evals import gsm8k
+    from dbtm.evals import programs
 
-    solve, there = gsm8k.solve, []
+    solve, there = programs.solve, []
 
     def fails_at_two(*words, nfe, **options):
         there.append(sorted(path.name for path in tmp_path.iterdir()))
@@ -227,7 +267,7 @@ def test_what_is_done_stays_when_a_later_budget_fails(command, untrained, tmp_pa
             raise KeyboardInterrupt
         return solve(*words, nfe=nfe, **options)
 
-    monkeypatch.setattr(gsm8k, "solve", fails_at_two)
+    monkeypatch.setattr(programs, "solve", fails_at_two)
     words = ["eval", "gsm8k", untrained, "--nfe", "1,2,4", "--n", 3]
     code, _, _ = command(*words, "--json", tmp_path / "e.json", "--jsonl", tmp_path / "e.jsonl")
     assert code != 0
@@ -259,11 +299,11 @@ def test_what_was_not_run_is_not_counted(command, untrained, tmp_path, monkeypat
 
 @pytest.fixture
 def weak(monkeypatch):
-    """A sandbox without some of its walls, of which nothing has been said yet."""
-    from dbtm.sandbox import Sandbox, walls
+    """A sandbox without some of its means, of which nothing has been said yet."""
+    from dbtm.sandbox import Sandbox, confinement
 
     monkeypatch.setattr(Sandbox, "missing", ["namespaces", "seccomp"])
-    walls.warn.cache_clear()
+    confinement.warn.cache_clear()
 
 
 def test_a_weak_sandbox_is_told(command, programs, tmp_path, weak):
@@ -283,9 +323,11 @@ def test_synthetic_problems_are_the_default(command, untrained, prepared, tmp_pa
 
 
 def test_quick_evaluation_during_training(untrained, weak, capsys):
+    from dbtm.evals import quick
+
     sampler = dbtm.load(untrained)
     for _ in range(2):
-        found = sampler.task.evaluate(sampler, seed=0)
+        found = quick.evaluate(sampler, seed=0)
     assert capsys.readouterr().err.count("warning: the sandbox is without namespaces, seccomp here") == 1
     assert found.keys() == {"correct_1", "correct_4", "correct_16", "score"}
     assert all(0 <= value <= 1 for value in found.values())
@@ -308,8 +350,7 @@ def test_quick_evaluation_during_training(untrained, weak, capsys):
         (["--oracle", "x.jsonl", "--json", "e", "--jsonl", "./e"], "--json and --jsonl name the same file e"),
         (["nowhere"], "nowhere"),
         (["nowhere", "--nfe", "0"], "--nfe 0"),
-        (["nowhere", "--kappa", "2"], "--kappa 2"),
-        (["nowhere", "--scorer", "best"], "--scorer best"),
+        (["--oracle", "x.jsonl", "--kappa", "2"], "leave --kappa out"),
         (["sudoku"], "trained on 'sudoku'"),
     ],
 )
@@ -328,8 +369,8 @@ def test_a_prepared_set_is_no_checkpoint(command, prepared):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "name the folder, --data DIR"),
-        (["--data", "SET", "--vocab", "700"], "not to 'gsm-small': leave --vocab out"),
+        ([], "name the folder"),
+        (["--data", "SET", "--vocab", "700"], "not to 'gsm-small'"),
         (["--data", "SET", "--set", "task.evaluate_data=none.jsonl"], "no such file: none.jsonl"),
     ],
 )

@@ -6,10 +6,10 @@ import re
 import pytest
 
 import dbtm
-from dbtm import config
+from dbtm.checkpoint.folder import read_tensors, verify
+from dbtm.checkpoint.loading import find
+from dbtm.checkpoint.migrate import read_config
 from dbtm.evals.diversity import entropies
-from dbtm.loading import find
-from dbtm.train.checkpoint import read_tensors, verify
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_it_is_small_and_says_what_it_is():
     assert "CC BY-SA" in card
     assert "CC BY 2.5" in card
     verify(folder, set(json.loads((folder / "manifest.json").read_text())))
-    run = config.loads((folder / "config.json").read_text())
+    run = read_config(folder)
     assert (run.recipe, run.task.data, run.task.tokenizer) == ("text-small-distill", "", "")
 
 

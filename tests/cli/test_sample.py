@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import dbtm
+from dbtm.checkpoint import folder as checkpoint
 from dbtm.config import ModelConfig, RunConfig, dumps
-from dbtm.nn import TransportMap
-from dbtm.sampling.trace import Trace
+from dbtm.core.terminal import visible
+from dbtm.methods.dbtm import Config, Options, QualityConfig
+from dbtm.sampling import Trace
 from dbtm.tasks.gsm8k.layout import train_tokenizer
 from dbtm.tasks.gsm8k.prepared import Source, write
 from dbtm.tasks.gsm8k.synthetic import held_out, problem
@@ -22,41 +23,52 @@ from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.prepare import Layout, prepare
 from dbtm.tasks.text.sources import whole
 from dbtm.tasks.text.task import Text
-from dbtm.train import checkpoint
-from dbtm.viz.spell import visible
+from tests.evals.tiny import chain, random_network, write_checkpoint
 
 LENGTH = 24
 SENTENCES = [f"The naïve fox jumps over {i} lazy dogs of 北京." for i in range(60)]
 
 
-def save(folder, task):
-    """A checkpoint of random weights; the data that its task names is gone."""
-    sizes = ModelConfig(vocab=task.vocab, length=task.length, width=16, depth=1, heads=2, quality=False)
-    torch.manual_seed(0)
-    model = TransportMap(sizes)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
-    config = RunConfig(recipe="test", task=task, model=sizes)
-    checkpoint.write(folder, {"ema": model.state_dict()}, {"config": dumps(config)}, task.files())
-    shutil.rmtree(task.data)
-    return folder
+def save(folder, task, method="dbtm", **model):
+    """A checkpoint of random weights; the data that its task names may go."""
+    sizes = ModelConfig(width=16, depth=1, heads=2, **model)
+    run = RunConfig("test", task, sizes, Config(quality=QualityConfig(enabled=False)), Options()).by(method)
+    tensors = {"ema": random_network(run).state_dict()}
+    return checkpoint.write(folder / method / "step-00000001", tensors, {"config": dumps(run)}, task.files())
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory):
+def texts(tmp_path_factory):
+    """Models of text of every method, far from their data."""
     folder = tmp_path_factory.mktemp("text")
     words = tokenizers.train(SENTENCES, 300)
     prepare([(None, whole(SENTENCES))], words, folder / "data", Layout(LENGTH, validation=0))
-    return save(folder / "step-00000001", Text(data=str(folder / "data"), vocab=300, length=LENGTH))
+    task = Text(data=str(folder / "data"), vocab=300, length=LENGTH)
+    saved = {method: save(folder, task, method) for method in ("dbtm", "mdlm", "ar")}
+    shutil.rmtree(task.data)
+    return saved
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory):
+def text(texts):
+    return texts["dbtm"]
+
+
+@pytest.fixture(scope="module")
+def writers(tmp_path_factory):
+    """Models of programs, far from their data."""
     folder, examples = tmp_path_factory.mktemp("programs"), [problem(key) for key in range(30)]
     words = train_tokenizer((f"{e.question}\n{e.code}" for e in examples), 500)
     write(folder / "data", words, 240, [Source({}, examples)])
-    return save(folder / "step-00000001", Gsm8k(data=str(folder / "data"), vocab=500, length=240))
+    task = Gsm8k(data=str(folder / "data"), vocab=500, length=240)
+    saved = {method: save(folder, task, method) for method in ("dbtm", "ar")}
+    shutil.rmtree(task.data)
+    return saved
+
+
+@pytest.fixture(scope="module")
+def programs(writers):
+    return writers["dbtm"]
 
 
 @pytest.fixture
@@ -77,10 +89,10 @@ def test_texts_are_what_the_sampler_draws(sample, text):
 
 
 def test_many_samples_do_not_depend_on_the_batch(sample, text, monkeypatch):
-    from dbtm.evals import draw
+    from dbtm.service import generation
 
     whole = sample(text, "--n", 5, "--nfe", 2)[1]
-    monkeypatch.setattr(draw, "fitting_batch", lambda sampler: 32)  # two at a time
+    monkeypatch.setattr(generation, "fitting_batch", lambda sampler: 32)  # two at a time
     assert sample(text, "--n", 5, "--nfe", 2)[1] == whole
 
 
@@ -88,19 +100,19 @@ def test_what_is_given_stays_and_the_json_tells_all(sample, text):
     words = ["--n", 2, "--nfe", 3, "--infill", "The ____ of ____.", "--hole", 4, "--json", "s.json"]
     code, out, _ = sample(text, *words)
     assert code == 0
-    found = json.loads(Path("s.json").read_text())
+    document = json.loads(Path("s.json").read_text())
     task = dbtm.load(text).task
-    clean = np.array(found["given"])
-    assert found["text"] == task.decode(np.array(found["tokens"]))
+    clean = np.array(document["given"])
+    assert document["text"] == task.decode(np.array(document["tokens"]))
     start, middle = (len(task.encode(part)) for part in ("The", " of"))
-    for row, line in zip(found["tokens"], found["text"], strict=True):
+    for row, line in zip(document["tokens"], document["text"], strict=True):
         assert line.startswith("The")
         assert task.text(np.array(row[start + 4 : start + 4 + middle])) == " of"
         assert task.text(np.array(row)[start + 8 + middle :])[0] == "."
     assert (clean.sum(-1) == start + middle + 1).all()
-    assert len(found["rounds"]) == max(found["nfe"])
-    last = found["rounds"][-1]
-    assert (last["tokens"], np.array(last["committed"]).all()) == (found["tokens"], True)
+    assert len(document["rounds"]) == max(document["nfe"])
+    last = document["rounds"][-1]
+    assert (last["tokens"], np.array(last["committed"]).all()) == (document["tokens"], True)
     assert out.count("sample ") == 2
 
 
@@ -135,7 +147,7 @@ def test_tokens_can_still_be_given_by_number(sample, text):
     ("words", "message"),
     [
         (["--prompt", "fox " * 40], r"\d+ given and at least 1 generated tokens are more than the 24 "),
-        (["--infill", "no hole"], "--infill has no hole"),
+        (["--infill", "no hole"], "has no hole"),
         (["--infill", "a ____", "--hole", "0"], "--hole must be at least 1"),
         (["--infill", "a ____", "--hole", "99"], "at least 99 generated tokens"),
         (["--hole", "3"], "--hole belongs to --infill"),
@@ -172,6 +184,109 @@ def test_a_page_of_plain_tokens(sample, untrained):
     assert all(part.strip().isdecimal() for part in each["rounds"][0]["parts"])
 
 
+# -- other methods -----------------------------------------------------------------------------------------------------
+
+
+def page_data(path):
+    return json.loads(re.search(r'id="data">(.*?)</script>', Path(path).read_text(encoding="utf-8"))[1])
+
+
+def test_mdlm_writes_texts_with_holes(sample, texts):
+    words = ["--n", 2, "--nfe", 3, "--prompt", "The", "--suffix", "dogs", "--trace"]
+    code, out, err = sample(texts["mdlm"], *words, "--json", "s.json", "--html", "p.html")
+    assert (code, err) == (0, "")
+    assert out.count("«The»") == out.count("«dogs»") == 6
+    titles = re.findall(r"^round (\d)  (\d+)/(\d+) committed  t = (\S+)$", out, re.M)
+    assert [(number, time) for number, _, _, time in titles[:3]] == [("1", "0.667"), ("2", "0.333"), ("3", "0")]
+    document = json.loads(Path("s.json").read_text())
+    assert document["settings"]["method"] == "mdlm"
+    assert [round_["time"] for round_ in document["rounds"]] == pytest.approx([2 / 3, 1 / 3, 0])
+    for each, row in zip(page_data("p.html"), document["tokens"], strict=True):
+        assert each["rounds"][-1]["kinds"].count("g") == sum(each["given"])
+        assert len(each["rounds"][-1]["parts"]) == len(row)
+
+
+def test_ar_goes_on_with_a_prompt_and_shows_nothing_where_it_has_not_written(sample, texts):
+    code, out, err = sample(texts["ar"], "--n", 2, "--prompt", "The", "--trace", "--json", "s.json", "--html", "p.html")
+    assert (code, err) == (0, "")
+    document = json.loads(Path("s.json").read_text())
+    given = sum(document["given"][0])
+    free = LENGTH - given
+    assert document["nfe"] == [free, free] == [len(document["rounds"])] * 2
+    assert all(round_["score"] is None for round_ in document["rounds"])
+    assert f"12 of {free} rounds, evenly spaced" in out
+    assert out.count("round ") == 2 * 12
+    assert f"round 1  1/{free} committed" in out
+    assert "░ nothing yet" in out
+    assert "‹" not in out, "nothing is refined"
+    kinds = [round_["kinds"] for round_ in page_data("p.html")[0]["rounds"]]
+    assert kinds == ["g" * given + "c" * done + "n" * (free - done) for done in range(1, free + 1)]
+
+
+def test_samples_are_those_of_the_sampler_whatever_the_method(sample, texts):
+    for method, nfe in (("mdlm", {"nfe": 2}), ("ar", {})):
+        options = [word for name, value in nfe.items() for word in (f"--{name}", value)]
+        code, _, _ = sample(texts[method], "--n", 3, "--seed", 4, "--temperature", ".7", *options, "--json", "s.json")
+        assert code == 0
+        trace = dbtm.load(texts[method]).sample(3, seed=4, temperature=0.7, **nfe)
+        assert json.loads(Path("s.json").read_text())["tokens"] == trace.tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "message"),
+    [
+        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--suffix", "dogs"], "it cannot fill a hole or end in given tokens"),
+        ("ar", ["--infill", "The ____ fox"], "it cannot fill a hole or end in given tokens"),
+        ("ar", ["--repetition-penalty", "1"], "the sampler of 'ar' has no option 'repetition_penalty'"),
+        ("mdlm", ["--kappa", ".9"], "the sampler of 'mdlm' has no option 'kappa'"),
+        ("mdlm", ["--no-commit"], "the sampler of 'mdlm' has no option 'commit'"),
+        ("dbtm", ["--top-p", ".9"], "the sampler of 'dbtm' has no option 'top_p'"),
+        ("dbtm", ["--scorer", "spread", "--kappa", ".9"], "kappa changes nothing where commits are spread"),
+    ],
+)
+def test_what_a_method_lacks_is_refused_in_one_line(sample, texts, tmp_path, method, words, message):
+    code, out, err = sample(texts[method], "--html", "p.html", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_scale_of_the_noise_that_the_map_does_not_see_is_refused(sample, texts, tmp_path):
+    blind = save(tmp_path, dbtm.load(texts["dbtm"]).task, input_norm=True)
+    code, _, err = sample(blind, "--sigma", "2")
+    assert (code, "sigma, the scale of the noise, changes nothing" in err) == (2, True)
+    one, other = (dbtm.load(blind).sample(4, nfe=3, sigma=sigma).tokens for sigma in (1.0, 2.0))
+    assert (one == other).all(), "what the refusal says is so"
+
+
+def test_rounds_of_plain_tokens(sample, tmp_path):
+    for method, lines in (
+        ("ar", [r"  round 1  t = 0.25: \d _ _ _", r"  round 4  t = 1: \d \d \d \d"]),
+        ("mdlm", [r"  round 1  t = 0.5: (\(?\d\)? ?){4}", r"  round 2  t = 0: \d \d \d \d"]),
+    ):
+        budget = [] if method == "ar" else ["--nfe", 2]
+        code, out, _ = sample(write_checkpoint(chain(method), tmp_path / method), "--n", 1, "--trace", *budget)
+        assert code == 0
+        shown = out.splitlines()
+        assert re.fullmatch(lines[0], shown[0])
+        assert re.fullmatch(lines[1], shown[-2])
+        assert shown[-1].startswith(shown[-2].partition(": ")[2])
+
+
+def test_programs_token_by_token_behind_questions_of_different_length(sample, writers):
+    """A longer question starts later in the batch: its rounds are its own, and the last is the program."""
+    code, out, _ = sample(writers["ar"], "--n", 2, "--no-run", "--trace", "--json", "s.json", "--html", "p.html")
+    assert code == 0
+    document = json.loads(Path("s.json").read_text())
+    one, other = (sum(given) for given in document["given"])
+    assert one != other
+    assert document["nfe"] == [240 - one, 240 - other]
+    for each, nfe in zip(page_data("p.html"), document["nfe"], strict=True):
+        assert [round_["committed"] for round_ in each["rounds"]] == list(range(1, nfe + 1))
+    assert out.count(" rounds, evenly spaced") == 2
+
+
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
@@ -181,11 +296,13 @@ def test_a_question_is_answered_by_programs(sample, programs):
     assert code == 0
     assert out.count(question) == 2
     assert out.count("no answer (") == 2, "the model is untrained"
-    found = json.loads(Path("s.json").read_text())
-    assert found["questions"] == [question] * 2
-    assert found["answers"] == [None, None]
-    assert [outcome["value"] for outcome in found["outcomes"]] == [None, None]
-    assert found["programs"] == dbtm.load(programs).task.programs(np.array(found["tokens"]), np.array(found["given"]))
+    document = json.loads(Path("s.json").read_text())
+    assert document["questions"] == [question] * 2
+    assert document["answers"] == [None, None]
+    assert [outcome["value"] for outcome in document["outcomes"]] == [None, None]
+    assert document["programs"] == dbtm.load(programs).task.programs(
+        np.array(document["tokens"]), np.array(document["given"])
+    )
     page = Path("p.html").read_text(encoding="utf-8")
     assert 'class="sheet code"' in page
     (first, _) = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
@@ -208,7 +325,7 @@ def test_a_right_program_is_run_and_shown(sample, programs, monkeypatch):
     examples = held_out(2)
     examples[1] = examples[1]._replace(code=examples[1].code.replace("return ", "return 1 + "))
 
-    def gold(self, *, tokens, clean, **options):
+    def gold(self, *, tokens, clean, **more):
         rows, _ = self.task.layout.fill(self.task.layout.rows(examples))
         assert (rows[clean] == tokens[clean]).all()
         return Trace(rows, np.ones(len(rows), int), clean)
@@ -224,8 +341,8 @@ def test_a_right_program_is_run_and_shown(sample, programs, monkeypatch):
 
 
 def test_programs_that_cannot_be_run_are_shown(sample, programs, monkeypatch):
-    from dbtm import sandbox
     from dbtm.core.errors import UsageError
+    from dbtm.service import generation
 
     class Broken:
         def __enter__(self):
@@ -234,16 +351,15 @@ def test_programs_that_cannot_be_run_are_shown(sample, programs, monkeypatch):
         def __exit__(self, *error):
             pass
 
-    monkeypatch.setattr(sandbox, "Sandbox", Broken)
+    monkeypatch.setattr(generation, "Sandbox", Broken)
     code, out, _ = sample(programs, "--n", 1, "--nfe", 1)
     assert (code, "no answer (not run: programs cannot be run here)" in out) == (0, True)
 
 
-def test_programs_are_run_behind_told_walls_or_not_at_all(sample, programs, monkeypatch):
-    from dbtm.sandbox import Sandbox, walls
+def test_programs_are_run_with_a_warning_where_confinement_lacks_something_or_not_at_all(sample, programs, monkeypatch):
+    from dbtm.sandbox import Sandbox
 
     monkeypatch.setattr(Sandbox, "missing", ["seccomp"])
-    walls.warn.cache_clear()
     code, _, err = sample(programs, "--n", 1, "--nfe", 1)
     assert (code, "warning: the sandbox is without seccomp here" in err) == (0, True)
     monkeypatch.setattr(Sandbox, "run", None)
@@ -256,7 +372,7 @@ def test_programs_are_run_behind_told_walls_or_not_at_all(sample, programs, monk
     [
         (["--suffix", "x"], "--suffix is for text: a program is generated from its question"),
         (["--given", "1"], "--given is for text"),
-        (["--prompt", "  "], "--prompt is empty"),
+        (["--prompt", "  "], "the question is empty"),
         (["--prompt", "many apples " * 100], r"\d{3} given and at least 1 generated tokens are more than the 240 "),
     ],
 )
@@ -268,7 +384,5 @@ def test_questions_that_make_no_sense(sample, programs, words, message):
 
 def test_problems_that_leave_no_room(sample, programs, tmp_path):
     task = replace(dbtm.load(programs).task, length=8)
-    (tmp_path / "data").mkdir()
-    short = save(tmp_path / "step-00000001", replace(task, data=str(tmp_path / "data")))
-    code, _, err = sample(short)
-    assert (code, "too long for 8 tokens: ask your own with --prompt" in err) == (2, True)
+    code, _, err = sample(save(tmp_path, task))
+    assert (code, "too long for 8 tokens: ask a question of your own" in err) == (2, True)

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from dbtm.cli import solve as module
-from dbtm.cli.solve import BUILT_IN, read_puzzle
+from dbtm.cli.solve import read_puzzle
 from dbtm.core.errors import UsageError
+from dbtm.service.solving import BUILT_IN
 from dbtm.tasks.sudoku.puzzle import check, parse, violation
+from tests.evals.tiny import chain, mini_sudoku, write_checkpoint
 
 PUZZLE = BUILT_IN[81]
 CELLS = np.array([int(digit) for digit in PUZZLE])
@@ -105,7 +107,7 @@ def test_an_empty_dash_is_refused(command, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--nfe", "0"], "--nfe 0"),
+        (["--nfe", "0"], "nfe=0 must be positive"),
         (["--kappa", "1.5"], "--kappa 1.5"),
         (["--kappa", "nan"], "--kappa nan"),
         (["--scorer", "qualty"], "did you mean 'quality'"),
@@ -157,11 +159,11 @@ def test_options_reach_the_sampler(command, untrained):
     assert one["rounds"] != other["rounds"]
 
 
-def test_no_threshold_is_told_where_commits_are_spread(command, untrained):
+def test_no_threshold_is_shown_where_commits_are_spread(command, untrained):
     options = ("solve", SMALL, "--checkpoint", untrained, "--scorer")
     assert "kappa" in command(*options, "confidence")[1]
     assert "kappa" not in command(*options, "spread")[1]
-    assert json.loads(command(*options, "spread", "--json")[1])["kappa"] is None
+    assert "kappa" not in json.loads(command(*options, "spread", "--json")[1])
 
 
 def test_a_wrong_answer_is_called_wrong(command, untrained):
@@ -189,13 +191,8 @@ def test_a_grid_of_another_size_is_refused(command, untrained, puzzle, small):
     assert ("is 9 x 9" if small else "is 4 x 4") in err
 
 
-def test_a_model_of_another_task_is_refused(command, monkeypatch):
-    from dbtm.sampling.sampler import Sampler
-    from dbtm.tasks.toy import Markov
-    from tests.conftest import random_map
-
-    monkeypatch.setattr("dbtm.loading.load", lambda *_: Sampler(random_map(), task=Markov()))
-    code, _, err = command("solve", PUZZLE)
+def test_a_model_of_another_task_is_refused(command, tmp_path):
+    code, _, err = command("solve", PUZZLE, "--checkpoint", write_checkpoint(chain("dbtm"), tmp_path))
     assert code == 2
     assert "'markov', not on Sudoku" in err
 
@@ -217,6 +214,87 @@ def test_the_whole_command_in_a_plain_terminal():
     assert re.search(r"solved in \d of 4 network evaluations, \d+ ms", run.stdout)
     for kind in ("5 clue", "5' committed", "5? refining", "round 2"):
         assert kind in run.stdout
+
+
+# -- other methods -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """4 x 4 Sudoku models of other methods that have learned nothing."""
+    return {name: write_checkpoint(mini_sudoku(name), tmp_path_factory.mktemp(name)) for name in ("mdlm", "ar")}
+
+
+def page_data(page):
+    return json.loads(re.search(r"<script[^>]*json[^>]*>(.*?)</script>", page.read_text(), re.S)[1])
+
+
+def test_mdlm_solves_with_a_budget_of_four(command, others, tmp_path):
+    words = ("solve", SMALL, "--checkpoint", others["mdlm"])
+    code, out, err = command(*words, "--json", "--html", tmp_path / "page.html")
+    answer = json.loads(out)
+    assert (code, err) == (1, "")
+    assert (answer["method"], answer["budget"], answer["nfe"]) == ("mdlm", 4, 4)
+    assert [round_["time"] for round_ in answer["rounds"]] == [0.75, 0.5, 0.25, 0]
+    committed = [sum(round_["committed"]) for round_ in answer["rounds"]]
+    assert committed == sorted(committed)
+    assert committed[-1] == 16
+    assert all(0 <= score <= 1 for round_ in answer["rounds"] for score in round_["score"])
+    assert [round_["time"] for round_ in page_data(tmp_path / "page.html")["rounds"]] == [0.75, 0.5, 0.25, 0]
+    code, out, _ = command(*words, "--nfe", 2, "--order", "confidence")
+    assert (code, "cells to find, by mdlm" in out, "order confidence, seed 0" in out) == (1, True, True)
+    assert re.findall(r"round (\d)  \d+/12 committed  t = (\S+)", out) == [("1", "0.5"), ("2", "0")]
+
+
+def test_ar_solves_token_by_token_and_its_trace_stays_readable(command, others, tmp_path):
+    words = ("solve", SMALL, "--checkpoint", others["ar"])
+    code, out, err = command(*words, "--json", "--html", tmp_path / "page.html")
+    answer = json.loads(out)
+    assert (code, err) == (1, "")
+    assert (answer["method"], answer["budget"], answer["nfe"]) == ("ar", None, 19)
+    assert "nfe" not in answer["rounds"][0]
+    assert len(answer["rounds"]) == len(page_data(tmp_path / "page.html")["rounds"]) == 19
+    assert all(round_["score"] is None for round_ in answer["rounds"])
+    code, out, _ = command(*words)
+    assert "after 19 network evaluations" in out
+    assert "--nfe" not in out
+    titles = [int(number) for number in re.findall(r"round (\d+)  \d+/12 committed", out)]
+    assert (len(titles), titles[0], titles[-1]) == (12, 1, 19)
+    assert "12 of 19 rounds, evenly spaced" in out
+    assert "refining" not in out, "what is not written yet is empty"
+
+
+def test_rounds_without_commits_and_scores_are_drawn(command, untrained, tmp_path):
+    words = ("solve", SMALL, "--checkpoint", untrained, "--sampler", "integrate", "--nfe", 3)
+    code, out, _ = command(*words, "--html", tmp_path / "page.html")
+    assert code == 1
+    assert re.findall(r"round \d  (?:12/12 committed  )?t = \S+", out) == [
+        "round 1  t = 1.33",
+        "round 2  t = 2.67",
+        "round 3  12/12 committed  t = 4",
+    ]
+    assert "sampler integrate, seed 0" in out
+    first, second, last = page_data(tmp_path / "page.html")["rounds"]
+    assert (first["committed"], second["committed"], last["committed"]) == (None, None, [1] * 16)
+    assert first["score"] is last["score"] is None
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("mdlm", ["--kappa", ".5"], "the sampler of 'mdlm' has no option 'kappa'"),
+        ("mdlm", ["--sigma", "1"], "the sampler of 'mdlm' has no option 'sigma'"),
+        ("mdlm", ["--nfe", "0"], "nfe=0 must be positive"),
+        ("mdlm", ["--order", "rando"], "did you mean 'random'"),
+        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--scorer", "spread"], "the sampler of 'ar' has no option 'scorer'"),
+        ("ar", ["--top-p", "0"], "top_p=0.0 must be above 0"),
+    ],
+)
+def test_options_that_a_method_lacks_are_refused(command, others, method, options, words):
+    code, out, err = command("solve", SMALL, "--checkpoint", others[method], *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
 
 
 # -- demo --------------------------------------------------------------------------------------------------------------

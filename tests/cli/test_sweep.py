@@ -6,15 +6,15 @@ import shutil
 
 import pytest
 
-from dbtm.evals import draw as drawing
 from dbtm.evals.judges.gguf import GGUFJudge
-from tests.cli.text_model import Letters, write_model
+from dbtm.service import sweeping
 from tests.evals.judges import gguf_writer
+from tests.evals.tiny import TinyLetters, letters, write_checkpoint
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return write_model(tmp_path_factory.mktemp("text") / "step-00000001")
+    return write_checkpoint(letters(), tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ SMALL = ["--n", 4, "--nfe", "1,2", "--kappa", ".3,.9", "--temperature", "0,1", "
 def counted(monkeypatch):
     """How many sets are drawn and how many are judged."""
     counts = {"drawn": 0, "judged": 0}
-    draw, score = drawing.draw, GGUFJudge.score
+    draw, score = sweeping.draw_samples, GGUFJudge.score
 
     def counting_draw(*words, **options):
         counts["drawn"] += 1
@@ -39,7 +39,7 @@ def counted(monkeypatch):
         counts["judged"] += 1
         return score(*words, **options)
 
-    monkeypatch.setattr(drawing, "draw", counting_draw)
+    monkeypatch.setattr(sweeping, "draw_samples", counting_draw)
     monkeypatch.setattr(GGUFJudge, "score", counting_score)
     return counts
 
@@ -127,9 +127,46 @@ def test_the_papers_comparisons(command, model, judge, tmp_path, counted):
     assert counted["drawn"] - before == 2 + 3, "one round, the checkpoint's own kappa, .9, and confidence were there"
 
 
+@pytest.mark.parametrize(
+    ("method", "words", "budgets"),
+    [
+        ("mdlm", ["--nfe", "1,2", "--temperature", ".5,1"], {1, 2}),
+        ("ar", ["--temperature", "1", "--top-p", ".5,1"], {12}),
+    ],
+)
+def test_other_methods_are_swept_over_the_options_they_have(command, judge, tmp_path, method, words, budgets):
+    model, out = write_checkpoint(letters(method), tmp_path / "run"), tmp_path / "s"
+    code, told, _ = command("sweep", "text", model, "--out", out, "--n", 4, *words, "--judge", judge, "--study", "all")
+    assert code == 0
+    whole = read(out)
+    assert {record["nfe"] for record in whole["frontier"]} == budgets
+    assert {record["points"] for record in whole["frontier"]} == {2}
+    assert whole["studies"] == []
+    assert whole["origin"]["method"] == method
+    assert all(f"│ {nfe:3} │" in told for nfe in budgets)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--kappa", ".5"], "the sampler of 'mdlm' has no option 'kappa'"),
+        (
+            ["--study", "scorer"],
+            "the study 'scorer' compares values of scorer, which the sampler of 'mdlm' does not have",
+        ),
+    ],
+)
+def test_what_a_method_cannot_vary_is_refused_in_a_line(command, tmp_path, options, words):
+    model = write_checkpoint(letters("mdlm"), tmp_path / "run")
+    code, told, err = command("sweep", "text", model, "--out", tmp_path / "s", "--judge", "none", *options)
+    assert (code, told, err.count("\n")) == (2, "", 1)
+    assert words in err
+    assert not (tmp_path / "s").exists()
+
+
 def test_the_real_text_of_a_sweep_stays_and_is_named(command, model, judge, tmp_path, monkeypatch):
     def text(data, sha256):
-        monkeypatch.setattr(Letters, "source", lambda task: {"data": data, "sha256": sha256}, raising=False)
+        monkeypatch.setattr(TinyLetters, "source", lambda task: {"data": data, "sha256": sha256}, raising=False)
 
     words = ["sweep", "text", model, "--out", tmp_path / "s", *SMALL[:4], "--judge", judge]
     text("here", "1")
@@ -183,7 +220,7 @@ def test_judges_of_one_name_are_told_apart_and_never_mixed(command, model, judge
     for asked in ([], ["--judge", "tiny.gguf"]):
         code, _, err = command("sweep", "frontier", out, *asked, *words)
         assert code == 2
-        assert re.search(r"judged by tiny\.gguf \(\w+ \w{8}\), tiny\.gguf \(.*: choose with --judge", err)
+        assert re.search(r"judged by tiny\.gguf \(\w+ \w{8}\), tiny\.gguf \(.*: choose one judge", err)
     chosen = err.split("judged by ")[1].split(", tiny")[0]
     assert command("sweep", "frontier", out, "--judge", chosen, *words)[0] == 0
     assert json.loads((tmp_path / "f.json").read_text())["judge"]["sha256"].startswith(chosen[-9:-1])
@@ -204,6 +241,8 @@ def test_judges_of_one_name_are_told_apart_and_never_mixed(command, model, judge
         (["MODEL", "--repetition-penalty", "inf"], "--repetition-penalty inf"),
         (["MODEL", "--entropy", "x"], "--entropy x"),
         (["MODEL", "--judge", "missing.gguf"], "no file missing.gguf"),
+        (["MODEL", "--top-p", "0"], "--top-p 0"),
+        (["MODEL", "--top-p", ".9"], "the sampler of 'dbtm' has no option 'top_p'"),
         (["sudoku"], "not on text"),
     ],
 )

@@ -48,7 +48,7 @@ def order(monkeypatch):
 
 
 def write_best(folder):
-    from dbtm.train.checkpoint import set_best
+    from dbtm.checkpoint.folder import set_best
 
     set_best(folder, folder / "step-00000001", 0.5, {})
 

@@ -51,7 +51,7 @@ def test_ones_own_stand_beside_them(shapes):
 
 
 def test_unknown_names_and_classes_without_one(shapes):
-    with pytest.raises(UsageError, match="unknown shape 'sqare'; did you mean 'square'.*must be imported and reg") as e:
+    with pytest.raises(UsageError, match=r"unknown shape 'sqare'; did you mean 'square'\?.*be imported") as e:
         shapes.get("sqare")
     assert "\n" not in str(e.value)
     with pytest.raises(UsageError, match="unknown shape 'xyz'; choose one of: circle, square"):
@@ -79,6 +79,5 @@ def test_a_run_imports_its_own_task_and_method_alone():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert {"dbtm.tasks.toy", "dbtm.methods.dbtm.training"} <= loaded
-    assert (
-        not {"dbtm.tasks.own", "dbtm.tasks.sudoku", "dbtm.tasks.text", "dbtm.methods.ar", "dbtm.methods.mdlm"} & loaded
-    )
+    assert not {"dbtm.tasks.own", "dbtm.tasks.sudoku", "dbtm.tasks.text"} & loaded
+    assert not {"dbtm.methods.ar", "dbtm.methods.mdlm"} & loaded

@@ -1,24 +1,26 @@
 """Signals that end a process leave through every `finally`, and only where nobody else handles them."""
 
 import signal
+import subprocess
 import sys
 
 import pytest
 
 from dbtm.core.signals import StopOnSignal, leave_on
+from tests.processes import default_signals_in_children
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
 
 @pytest.fixture(autouse=True)
-def _restored():
-    before = signal.getsignal(signal.SIGHUP)
+def _default_hangup():
+    """Every test starts with the default action, also where the shell ignores the signal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 def test_a_signal_leaves_and_is_handed_back():
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     cleaned = []
 
     def work() -> None:
@@ -60,3 +62,21 @@ def test_under_nohup_it_does_not():
         signal.raise_signal(signal.SIGHUP)
     assert stop.signal == ""
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+CHILD = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_DFL, signal.pthread_sigmask(0, ()))"
+
+
+def test_children_of_a_test_start_with_the_default_signals():
+    """Those of every test: an ignored or blocked SIGHUP stays with the test run itself, which outlives it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        with default_signals_in_children():
+            child = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
+            signal.raise_signal(signal.SIGHUP)
+        assert child.stdout == "True set()\n"
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.SIGHUP in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

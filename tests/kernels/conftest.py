@@ -1,8 +1,10 @@
-"""Without a GPU, Triton's kernels run in its interpreter: the same source, one program after the other, in numpy.
+"""Tests marked `triton` run on a GPU, or in Triton's interpreter: the same source, one program at a time, in numpy.
 
-Kernels are bound to it when they are first imported, which nothing does before the first operator runs. Other tests do
-without: the interpreter does not stand several threads.
+TRITON_INTERPRET=1 asks for the interpreter (`make test-kernels`). Triton reads it when it is imported, so it holds for
+the whole process; and these tests have that process to themselves, because the interpreter is not thread-safe.
 """
+
+import os
 
 import numpy as np
 import pytest
@@ -10,17 +12,28 @@ import torch
 
 from dbtm.kernels import dispatch
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_triton = pytest.mark.skipif(bool(dispatch.TRITON_LACKS), reason=f"{dispatch.TRITON_LACKS} (a CPU needs none)")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
+needs_triton = pytest.mark.triton
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("triton") is None:
+        return
+    if INTERPRETED:
+        assert not dispatch.TRITON_LACKS, f"the interpreter was asked for, but {dispatch.TRITON_LACKS}"
+    elif DEVICE == "cpu":
+        pytest.skip("no GPU: `make test-kernels` runs it in Triton's interpreter")
+    elif dispatch.TRITON_LACKS:
+        pytest.skip(dispatch.TRITON_LACKS)
 
 
 @pytest.fixture(autouse=True)
-def interpreted(monkeypatch):
-    if not torch.cuda.is_available():
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
-        if not dispatch.TRITON_LACKS:
-            guard_memory(monkeypatch)
-            round_to_nearest(monkeypatch)
+def checked_interpreter(monkeypatch):
+    """The interpreter, where it runs the kernels, checks every address and rounds as a GPU does."""
+    if INTERPRETED and not dispatch.TRITON_LACKS:
+        guard_memory(monkeypatch)
+        round_to_nearest(monkeypatch)
 
 
 def guard_memory(monkeypatch):

@@ -220,7 +220,7 @@ def test_what_autograd_keeps_grows_like_the_length(dk, dv):
             rule(*x, directions=(False, True))
         return sum(sizes)
 
-    assert kept(256) == 2 * kept(128)
+    assert kept(128) == 2 * kept(64)
 
 
 @pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
@@ -263,7 +263,7 @@ def test_the_compiler_sees_one_graph(dk, dv):
     def call(*x):
         return rule(*x[:5], tangents=x[5:], directions=(False, True))
 
-    tensors = inputs(70, dk, dv, dtype=torch.float32)
+    tensors = [x[:1] for x in inputs(70, dk, dv, dtype=torch.float32)]
     tangents = directions_of(tensors)
     grads = []
     for function in (call, torch.compile(call, backend="aot_eager", fullgraph=True)):

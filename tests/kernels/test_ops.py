@@ -27,7 +27,7 @@ def test_operators_keep_their_contracts(softcap):
     torch.library.opcheck(ops.attention_backward, (torch.randn_like(o), q, k, v, o, lse, softcap))
 
 
-@pytest.mark.parametrize(("H", "dtype"), [(3, torch.float32), (1, torch.bfloat16)])
+@pytest.mark.parametrize(("H", "dtype"), [(2, torch.float32), (1, torch.bfloat16)])
 def test_operators_of_the_delta_rule_keep_theirs(H, dtype):
     """With strided inputs and both directions."""
     qkv, dqkv = (torch.randn(2, 20, 3, H, 16, device=DEVICE, dtype=dtype).permute(2, 0, 3, 1, 4) for _ in range(2))

@@ -78,7 +78,7 @@ def test_attention(softcap, rotary):
 
 @pytest.mark.parametrize("mixer", ["attn", "gdn"])
 def test_constants_around_a_branch_are_folded_into_its_matrices(mixer):
-    """A block against its definition: x + gate * branch(w norm(x) (1 + scale) + shift), both branches; then kept folded."""
+    """A block against its definition: x + gate * branch(w norm(x) (1 + scale) + shift), both branches; and folded."""
     torch.manual_seed(2)
     trunk = DiT(16, 1, 2, cond_dim=3, gate_init=0.5, mixers=(mixer,))
     (block,) = trunk.blocks

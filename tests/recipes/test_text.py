@@ -1,18 +1,19 @@
 """The text recipes: the paper's tables, number by number, and what ours promise."""
 
+from operator import attrgetter
+
 import pytest
 import torch
 
 from dbtm.config import dumps, override
-from dbtm.methods import method_class
-from dbtm.nn import TransportMap
+from dbtm.methods.base import method_of
 from dbtm.recipes import recipe
 
 
 def parameters(name: str) -> float:
     """Millions of parameters."""
     with torch.device("meta"):
-        return sum(p.numel() for p in TransportMap(recipe(name).model).parameters()) / 1e6
+        return sum(p.numel() for p in method_of(recipe(name)).build().parameters()) / 1e6
 
 
 # tab:hyperparameters; both columns where they agree
@@ -30,8 +31,8 @@ COMMON = {
         "ema": 0.9999,
     },
     "train": {"batch": 512, "micro_batch": 128, "precision": "bf16"},
-    "path": {"a": 1.0, "sigma": 1.0, "coupling": "ot", "context": True, "t_anchor": 0.75},
-    "loss": {
+    "method.path": {"a": 1.0, "sigma": 1.0, "coupling": "ot", "context": True, "t_anchor": 0.75},
+    "method.loss": {
         "transport": 1.0,
         "anchor": 1.0,
         "semigroup": 0.0,
@@ -46,8 +47,8 @@ COMMON = {
     "sample": {"scorer": "confidence", "temperature": 0.0, "sigma": None, "repetition_penalty": 1.0},
 }
 COLUMNS = {
-    "lm1b": {"model": {"vocab": 30_522, "length": 128}, "train": {"steps": 250_000}, "sample": {"kappa": 0.9}},
-    "owt": {"model": {"vocab": 50_257, "length": 1_024}, "train": {"steps": 150_000}, "sample": {"kappa": 0.3}},
+    "lm1b": {"task": {"vocab": 30_522, "length": 128}, "train": {"steps": 250_000}, "sample": {"kappa": 0.9}},
+    "owt": {"task": {"vocab": 50_257, "length": 1_024}, "train": {"steps": 150_000}, "sample": {"kappa": 0.3}},
 }
 
 
@@ -58,18 +59,30 @@ def test_the_papers_table(name, suffix):
     for table in (COMMON, COLUMNS[name]):
         for section, values in table.items():
             for key, value in values.items():
-                assert getattr(getattr(run, section), key) == value, f"{section}.{key}"
+                assert attrgetter(f"{section}.{key}")(run) == value, f"{section}.{key}"
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_the_papers_refinement_in_the_loop(name):
     """tab:ril-setup, column LM1B."""
-    plain, run = recipe(name), recipe(f"{name}-ril")
+    plain, run = recipe(name).method, recipe(f"{name}-ril").method
     assert plain.ril.weight == plain.distill.weight == 0
     assert (run.ril.weight, run.ril.depths, run.ril.kappa) == (1.0, (4,), 0.9)
     assert (run.ril.commit, run.ril.fresh_noise, run.ril.later_fraction) == (True, False, 1.0)
     assert (run.distill.weight, run.distill.depth, run.distill.commit) == (1.0, 4, True)
-    assert (run.distill.temperature, run.distill.start, run.distill.refresh) == (0.7, 100_000, 5_000)
+    assert (run.distill.temperature, run.distill.refresh) == (0.7, 5_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "evaluated"), [("lm1b-ril", 200_000), ("owt-ril", 100_000), ("owt-delta-ril", 100_000)]
+)
+def test_the_step_that_the_paper_evaluates_has_rollouts_and_is_kept(name, evaluated):
+    """Half of the evaluated run is on-policy, as LM1B's is; and a run that ends there can be asked for."""
+    run = recipe(name)
+    assert run.method.ril.start == run.method.distill.start == evaluated // 2
+    assert evaluated in run.train.milestones
+    assert evaluated < run.train.steps
+    assert override(run, [f"train.steps={evaluated}"]).train.steps == evaluated
 
 
 @pytest.mark.parametrize(
@@ -89,10 +102,10 @@ def test_sizes(name, least, most):
 def test_ours_do_not_learn_data_from_pure_noise():
     """There the data is not a function of the input: one-step samples would collapse."""
     for name in ("text-ril", "text-small"):
-        run = recipe(name)
-        assert run.ril.weight > 0
-        assert run.ril.context >= 0.4
-        assert run.distill.weight == 0
+        settings = recipe(name).method
+        assert settings.ril.weight > 0
+        assert settings.ril.context >= 0.4
+        assert settings.distill.weight == 0
     assert recipe("text-ril").model == recipe("text").model
 
 
@@ -101,16 +114,17 @@ def test_a_second_stage_goes_on_with_the_map_of_the_first(name):
     first, second = recipe(name), recipe(name.removesuffix("-ril") + "-distill")
     assert second.model == first.model
     assert second.train.seed != first.train.seed
-    assert (second.distill.start, second.distill.scorer, second.distill.count_committed_now) == (0, "spread", False)
+    assert second.method.quality == first.method.quality
+    distill = second.method.distill
+    assert (distill.start, distill.scorer, distill.supervise) == (0, "spread", "remaining")
 
 
 @pytest.mark.parametrize("name", ["lm1b-ril", "text-ril", "text-small", "text-distill"])
 def test_they_build_at_a_small_size(name):
     """Every setting is one that the method takes."""
-    small = (
-        "model.width=16 model.heads=2 model.depth=1 model.quality_width=16 model.quality_heads=2 model.quality_depth=1"
-    )
+    small = "model.width=16 model.heads=2 model.depth=1"
+    small += " method.quality.width=16 method.quality.heads=2 method.quality.depth=1"
     run = override(recipe(name), [*small.split(), "task.vocab=50", "task.length=8"])
-    method = method_class(run.method)(run)
-    assert ("teacher" in method.frozen) == (run.distill.weight > 0)
+    method = method_of(run).start()
+    assert ("teacher" in method.frozen) == (run.method.distill.weight > 0)
     assert '"name": "text"' in dumps(run)

@@ -1,6 +1,6 @@
 """The layers behind the allow-list: programs that have all of Python, and modules loaded, meet the system's own limits.
 
-Every program returns a number where it got through. The last layers are tested alone, too: without filter and namespaces
+Every program returns a number where it got through. The last ones are tested alone, too: without filter and namespaces
 the limits must do.
 """
 

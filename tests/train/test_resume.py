@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from dbtm.tasks.own import Own
 from dbtm.tasks.toy import Markov
 from dbtm.train.loop import NonFiniteLoss, Trainer, fit
 from tests.conftest import QUALITY, tiny_config
+from tests.processes import PATIENCE
 
 
 def tiny_run(**sections) -> RunConfig:
@@ -298,19 +298,16 @@ def test_a_non_finite_loss_leaves_the_last_good_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_saves_and_exits(tmp_path, number):
-    command = [sys.executable, "-m", "dbtm", "train", "markov", "--out", str(tmp_path), "--set", "train.device=cpu"]
+    command = [sys.executable, "-m", "dbtm", "train", "markov", "--out", str(tmp_path)]
+    for setting in ("train.device=cpu", "train.log_every=1", "train.batch=8", "train.steps=1000000"):
+        command += ["--set", setting]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [*command, "--set", "train.log_every=1"],
-        stderr=subprocess.PIPE,
-        env=environment,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup and shells in the background ignore some
-    ) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stderr is not None
-        process.stderr.readline()  # the first step is done
-        time.sleep(0.2)
+        for _ in range(2):
+            process.stderr.readline()  # a step is done, and the next one runs
         process.send_signal(number)
         rest = process.stderr.read().decode()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     assert f"({number.name}); it can be resumed" in rest
     checkpoint.verify(checkpoint.latest(tmp_path))

@@ -2,13 +2,16 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from dbtm.core.terminal import visible
 from dbtm.tasks.text.tokenizer import train
-from dbtm.viz.spell import END, PAD, Speller, parts, visible
+from dbtm.tasks.toy import Markov
+from dbtm.viz.spell import BLANK, END, PAD, Speller, parts, speller_of
 
 BYTES = train(["the naïve fox", "北京 and Москва", "🙂 don't"], 290)
 PIECES = ["the", "fox", "##es", ".", "do", "n", "'", "##t", "[SEP]", "##��", "é"]
@@ -69,3 +72,25 @@ def test_a_terminal_is_given_no_orders():
     assert [c for c in shown if ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\u2066"] == ["\t", "\n"]
     assert visible("\x1b[31m") == "␛[31m"
     assert visible("naïve 北京\n\tx") == "naïve 北京\n\tx"
+
+
+def test_places_without_a_token_are_marks_and_part_nothing_that_is_there():
+    end = BYTES.token_to_id("<|endoftext|>")
+    spell, fox = Speller(BYTES, end), BYTES.encode("the fox").ids
+    assert spell([-1, *fox, 290, 999]) == [BLANK, *spell(fox), BLANK, BLANK]
+    assert spell([-1, -1]) == [BLANK, BLANK]
+    first, second = BYTES.encode("ß").ids
+    assert spell([first, -1, second]) == ["�", BLANK, "�"], "no character reaches across"
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(st.lists(st.integers(-1, 289), min_size=12, max_size=12), min_size=2, max_size=5))
+def test_a_speller_that_has_seen_other_rows_spells_the_same(rows):
+    end = BYTES.token_to_id("<|endoftext|>")
+    used = Speller(BYTES, end)
+    assert [used(row) for row in rows] == [Speller(BYTES, end)(row) for row in rows]
+
+
+def test_tasks_without_words_spell_numbers():
+    spell = speller_of(Markov(vocab=3, length=4))
+    assert spell(np.array([0, 2, 3, -1])) == ["0 ", "2 ", f"{BLANK} ", f"{BLANK} "]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dbtm.viz.grid import Round, SudokuTrace
-from dbtm.viz.page import sudoku_page
+from dbtm.viz.states import GridState, spaced
+from dbtm.viz.sudoku_page import sudoku_page
+from dbtm.viz.sudoku_trace import SudokuTrace
 
 PUZZLE = np.array([1, 0, 0, 0, 0, 0, 3, 0, 0, 4, 0, 0, 0, 0, 0, 2], np.uint8)
 SOLUTION = np.array([1, 3, 2, 4, 4, 2, 3, 1, 2, 4, 1, 3, 3, 1, 4, 2], np.uint8)
@@ -21,12 +22,12 @@ def trace():
     values = SOLUTION.copy()
     values[0], values[5] = 2, 0
     committed = np.isin(np.arange(16), [1, 2])
-    return [Round(values, committed, np.linspace(0, 1, 16)), Round(SOLUTION, np.ones(16, bool), np.ones(16))]
+    return [GridState(values, committed, np.linspace(0, 1, 16)), GridState(SOLUTION, np.ones(16, bool), np.ones(16))]
 
 
-def printed(**options):
+def printed(states=None, **options):
     console = Console(file=io.StringIO(), **options)
-    console.print(SudokuTrace(PUZZLE, trace()))
+    console.print(SudokuTrace(PUZZLE, states or trace()))
     return console.file.getvalue()
 
 
@@ -61,6 +62,50 @@ def test_a_narrow_terminal_stacks_the_rounds():
     lines = printed(width=40).splitlines()
     assert max(map(len, lines)) <= 40
     assert sum(line.startswith("round") for line in lines) == 2
+
+
+def test_without_commits_nothing_is_settled_until_the_last_round():
+    """The method's clock is shown. Where nothing is written yet, clues stay and other cells are empty."""
+    begun = np.where(np.arange(16) < 6, SOLUTION, 0)
+    lines = [
+        line.rstrip()
+        for line in printed([GridState(begun, time=0.5), GridState(SOLUTION, time=1)], width=80).splitlines()
+    ]
+    assert lines == [
+        "round 1  t = 0.5   round 2  12/12 committed  t = 1",
+        "┌──────┬──────┐    ┌──────┬──────┐",
+        "│ 1  3?│ 2? 4?│    │ 1  3'│ 2' 4'│",
+        "│ 4? 2?│ 3  · │    │ 4' 2'│ 3  1'│",
+        "├──────┼──────┤    ├──────┼──────┤",
+        "│ ·  4 │ ·  · │    │ 2' 4 │ 1' 3'│",
+        "│ ·  · │ ·  2 │    │ 3' 1'│ 4' 2 │",
+        "└──────┴──────┘    └──────┴──────┘",
+        "",
+        "5 clue   5' committed   5? refining",
+    ]
+
+
+def test_a_clue_that_was_committed_as_nothing_is_wrong():
+    values = np.where(np.arange(16) == 0, 0, SOLUTION)
+    assert "│ ·! 3'│" in printed([GridState(values, np.ones(16, bool), np.ones(16))], width=80)
+
+
+def test_of_many_rounds_a_dozen_are_shown():
+    states = [GridState(SOLUTION, np.arange(16) < r, time=r / 90) for r in range(1, 91)]
+    text = printed(states, width=80)
+    assert text.count("round ") == 12
+    assert "12 of 90 rounds, evenly spaced" in text
+    assert "rounds, evenly" not in printed(states[:12], width=80)
+    assert len(data_of(sudoku_page(PUZZLE, states, {}))["rounds"]) == 90, "a page has them all"
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 11, 12, 13, 14, 23, 24, 90, 180, 1024])
+def test_rounds_that_are_shown_are_evenly_spaced(rounds):
+    numbers = spaced(rounds)
+    gaps = np.diff(numbers)
+    assert (numbers[0], numbers[-1]) == (1, rounds)
+    assert len(numbers) == min(rounds, 12)
+    assert rounds == 1 or (gaps.min() >= 1 and gaps.max() - gaps.min() <= 1)
 
 
 class Page(HTMLParser):
@@ -113,5 +158,11 @@ def test_what_the_user_wrote_stays_text(hostile):
 
 
 def test_scores_that_are_no_number_are_left_out():
-    rounds = [Round(SOLUTION, np.ones(16, bool), np.full(16, np.nan))]
+    rounds = [GridState(SOLUTION, np.ones(16, bool), np.full(16, np.nan))]
     assert data_of(sudoku_page(PUZZLE, rounds, {}))["rounds"][0]["score"] == [None] * 16
+
+
+def test_the_page_says_what_a_method_has_no_notion_of():
+    first, last = data_of(sudoku_page(PUZZLE, [GridState(SOLUTION, time=0.25), GridState(SOLUTION)], {}))["rounds"]
+    assert (first["committed"], first["score"], first["time"]) == (None, None, 0.25)
+    assert (last["committed"], last["score"], last["time"]) == ([1] * 16, None, None)

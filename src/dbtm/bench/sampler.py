@@ -71,7 +71,7 @@ def measure_rounds(
         network.compute_dtype = torch.bfloat16
     scorer = "quality" if getattr(network, "quality", None) is not None else "confidence"
     sampler = method.sampler(network.fold(), batch=batch)
-    options = {"nfe": nfe, "scorer": scorer, "kappa": 1.0}
+    options: dict[str, Any] = {"nfe": nfe, "scorer": scorer, "kappa": 1.0}
     taken = milliseconds({"eager": lambda: sampler.sample(batch, **options)}, device, repeats)
     if compiled:
         sampler.compile()

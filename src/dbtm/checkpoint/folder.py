@@ -63,7 +63,7 @@ def write(
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
         raise UsageError(
-            f"cannot save {folder}: {reason}; earlier checkpoints are as they were, and the run can be resumed from them"
+            f"cannot save {folder}: {reason}; earlier checkpoints are as they were, the run can be resumed from them"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -139,7 +139,7 @@ def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def verify(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Refuse a checkpoint with a missing, truncated or altered file, by name; a link must not lead out of the folder."""
+    """Refuse a checkpoint with a missing, truncated or altered file, by name; no link may lead out of the folder."""
     for name, digest in listed(folder, names or ["config.json"]).items():
         if names is not None and name not in names:
             continue
@@ -158,7 +158,9 @@ def read_document(path: Path) -> Any:
         if path.stat().st_size > MOST_JSON:
             raise UsageError(f"{path} is damaged: no such file of a checkpoint is larger than {MOST_JSON >> 20} MiB")
         return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+    except UsageError:
+        raise
+    except (ValueError, RecursionError):  # also a number of thousands of digits
         raise UsageError(f"{path} is damaged: it is not JSON") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
@@ -172,8 +174,8 @@ def read_shapes(folder: Path, name: str) -> dict[str, tuple[int, ...]]:
     try:
         with safe_open(path, framework="numpy") as file:
             return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 - no dictionary
-    except (SafetensorError, OSError) as error:
-        raise UsageError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # SafetensorError, OSError, and what a strange type of numbers ends in
+        raise UsageError(f"{path} is damaged: {_line(error)}") from None
 
 
 def read_tensors(folder: Path, name: str, device: str | torch.device = "cpu") -> dict[str, torch.Tensor]:
@@ -182,8 +184,15 @@ def read_tensors(folder: Path, name: str, device: str | torch.device = "cpu") ->
         raise UsageError(f"{folder} has no {path.name}")
     try:
         return load_file(path, device=str(device))
-    except SafetensorError as error:
-        raise UsageError(f"{path} is damaged: {error}") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # as above
+        raise UsageError(f"{path} is damaged: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    """What a library says of a file, in one short line; it may quote the file."""
+    return repr((str(error).strip() or type(error).__name__).split("\n")[0][:200])[1:-1]
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -234,11 +243,13 @@ def best(run: Path) -> dict[str, Any] | None:
     return note if isinstance(score, int | float) and math.isfinite(score) else None
 
 
-def prune(run: Path, keep: int) -> None:
-    """Keep the last `keep` and the best; sweep up what dead processes left. For who holds the run's lock."""
-    known = best(run)
+def prune(run: Path, keep: int, milestones: Iterable[int] = ()) -> None:
+    """Keep the last `keep`, the best and the milestones; sweep up what dead processes left. For who holds the run's
+    lock.
+    """
+    known, named = best(run), set(milestones)
     for folder in all_in(run)[:-keep]:
-        if known is None or folder.name != known["checkpoint"]:
+        if step_of(folder) not in named and (known is None or folder.name != known["checkpoint"]):
             _remove(folder)
     for leftover in [*run.glob(".writing-step-*"), *run.glob(".removing-step-*")]:
         if _dead(leftover):

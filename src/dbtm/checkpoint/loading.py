@@ -1,10 +1,12 @@
 """Loading a trained model: `dbtm.load(checkpoint)` gives a Sampler."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint.migrate import read_config
@@ -13,6 +15,8 @@ from dbtm.core.errors import UsageError
 from dbtm.methods.base import Method, method_of
 from dbtm.sampling import Sampler
 
+MOST_AXES = 16
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 PACKAGED = Path(str(files("dbtm"))) / "models"
 
 
@@ -43,7 +47,7 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
         network = method.build()
     if weights["embedding"].dtype == torch.bfloat16 and fast_bf16(target):
         network.to(torch.bfloat16)  # kept as they are stored: nothing to convert in every layer
-    network.load_state_dict(weights)
+    put(network, weights, folder / "ema.safetensors")
     if target.type == "cuda":
         network.compute_dtype = torch.bfloat16
     network.to(target).eval().requires_grad_(False).fold()
@@ -57,9 +61,33 @@ def refuse_misfit(method: Method, folder: Path, name: str = "ema") -> None:
     where = folder / f"{name}.safetensors"
     if blocks != method.config.model.depth:
         raise UsageError(f"{where} has {blocks} blocks, but its configuration model.depth={method.config.model.depth}")
-    with torch.device("meta"):
-        wanted = {key: tuple(value.shape) for key, value in method.build().state_dict().items()}
+    if len(method.config.model.position_axes) > MOST_AXES:
+        raise UsageError(f"model.position_axes has more than {MOST_AXES} entries")
+    try:
+        with torch.device("meta"):
+            wanted = {key: tuple(value.shape) for key, value in method.build().state_dict().items()}
+    except (RuntimeError, ValueError, OverflowError, TypeError):  # sizes whose product no integer holds
+        raise UsageError(f"{where} does not fit its configuration, whose sizes no network has") from None
     for key in wanted | shapes:
         if wanted.get(key) != shapes.get(key):
             has, needs = (str(list(x[key])) if key in x else "nothing" for x in (shapes, wanted))
             raise UsageError(f"{where} does not fit its configuration: {key[:80]!r} is {has}, not {needs}")
+
+
+def put(network: torch.nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
+    """Load weights into a network; what is not finite, of another kind of number, or no entry of a table is refused."""
+    own = network.state_dict()
+    for name, value in weights.items():
+        if name not in own or value.shape != own[name].shape:
+            raise UsageError(f"{where} does not fit its configuration: see {name[:80]!r}")
+        if own[name].is_floating_point() and not (value.dtype in _FLOATS and bool(value.isfinite().all())):
+            raise UsageError(f"{where} is damaged: {name[:80]!r} has weights that are not finite numbers")
+        if not own[name].is_floating_point() and value.dtype != own[name].dtype:
+            raise UsageError(f"{where} is damaged: {name[:80]!r} has weights of type {value.dtype}")
+    if missing := own.keys() - weights.keys():
+        raise UsageError(f"{where} is damaged: it lacks {min(missing)!r}")
+    ids, tables = weights.get("position_ids"), getattr(network, "positions", ())
+    for table, column in zip(tables, () if ids is None else ids.unbind(1)):
+        if len(column) and not 0 <= int(column.min()) <= int(column.max()) < len(table):
+            raise UsageError(f"{where} is damaged: position_ids has entries that its tables do not have")
+    network.load_state_dict(dict(weights))

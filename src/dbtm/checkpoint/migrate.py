@@ -15,8 +15,8 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def migrated(values: Any) -> Any:
-    """Values as they are read today. What does not look like an earlier version is left as it is: whatever is wrong with
-    it is said where it is read.
+    """Values as they are read today. What does not look like an earlier version is left as it is: reading it says what
+    is wrong with it.
     """
     if isinstance(values, dict) and isinstance(values.get("method", "dbtm"), str) and "model" in values:
         return _methods_own_their_settings(values)

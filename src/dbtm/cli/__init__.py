@@ -1,4 +1,4 @@
-"""The command `dbtm`: one small module a command; the only place that parses words and prints.
+"""The command `dbtm`: one small module per command; the only place that parses words and prints.
 
 Command modules import nothing heavy at their top, so that `dbtm --help` answers at once.
 """
@@ -30,6 +30,7 @@ from dbtm.cli import (
     theory,
     train,
 )
+from dbtm.cli.console import complain
 from dbtm.core.errors import UsageError, out_of_memory
 
 app = typer.Typer(
@@ -80,9 +81,14 @@ def main() -> None:
         finally:
             if sys.stdout:
                 sys.stdout.flush()  # a full disk is told here, not on the way out
+    except SystemExit:
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click saw the pipe closed, and would exit with 1
+            sys.exit(0)
+        raise
     except UsageError as error:
         _end(str(error))
     except BrokenPipeError:
+        _silence()
         sys.exit(0)
     except OSError as error:
         _end(str(error))
@@ -94,10 +100,15 @@ def main() -> None:
 
 
 def _end(line: str) -> NoReturn:
-    print(f"dbtm: {line}", file=sys.stderr)
+    complain(line)
     try:
         if sys.stdout:
             sys.stdout.flush()
-    except OSError:  # what cannot be written now cannot be written when Python ends either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        _silence()
     sys.exit(2)
+
+
+def _silence() -> None:
+    """What cannot be written now cannot be written when Python ends either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

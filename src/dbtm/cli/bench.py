@@ -8,6 +8,7 @@ import typer
 
 from dbtm.cli import files
 from dbtm.cli.common import in_range, print_whole, progress_bar
+from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,12 +95,12 @@ def attention(repeats: Repeats = 10, device: Device = "auto", json_file: Json = 
     )
     for r in steps:
         ours, theirs = r["best"]["ours"], r["best"]["jvp"]
-        print(
+        say(
             f"{r['size']}: ours {ours} against jvp {theirs}: {r['speed']:.2f}x as fast, {r['memory']:.2f}x less memory "
             f"(the paper's kernel on an A100: {r['paper_speed']}x, {r['paper_memory']}x)"
         )
         for name, why in r["refused"].items():
-            print(f"  PyTorch does not compile {name}: {why}")
+            say(f"  PyTorch does not compile {name}: {why}")
 
 
 @app.command()
@@ -155,9 +156,9 @@ def sampler(
             for name, ms in prior["ms"].items()
         ),
     )
-    print(f"the Cholesky draw is {prior['speed']:.1f}x as fast as the dense one; its factor is made once")
+    say(f"the Cholesky draw is {prior['speed']:.1f}x as fast as the dense one; its factor is made once")
     per_round = ", ".join(f"{name} {ms:.3g} ms" for name, ms in rounds["ms_per_round"].items())
-    print(f"a round of {rounds['batch']} samples of {recipe}: {per_round}; floor {rounds['floor_ms']:.3g} ms")
+    say(f"a round of {rounds['batch']} samples of {recipe}: {per_round}; floor {rounds['floor_ms']:.3g} ms")
 
 
 def _start(device: str, json_file: Path | None, batch: int | None, repeats: int) -> "torch.device":
@@ -193,4 +194,4 @@ def _write(path: Path | None, found: dict[str, Any], device: "torch.device") -> 
     from dbtm.evals.provenance import made
 
     files.write(path, json.dumps({**found, **made(device)}, indent=2) + "\n")
-    print(path)
+    say(path)

@@ -7,6 +7,7 @@ import typer
 
 from dbtm.cli import files
 from dbtm.cli.common import in_range, print_whole, progress_bar
+from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def backbone(
         print_whole(_table(rows, found, name, title))
     for path in (json_file, figure):
         if path is not None:
-            print(path)
+            say(path)
 
 
 def _lengths(text: str | None) -> list[int]:

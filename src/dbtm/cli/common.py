@@ -1,23 +1,27 @@
-"""What several commands share: lists of numbers, options that do not go together, progress bars, tables."""
+"""What several commands share: lists of numbers, options that do not go together, progress, tables, a solved Sudoku."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from dbtm.cli import files
+from dbtm.cli.console import open_console
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress as Bars
     from rich.table import Table
 
-    from dbtm.sampling import Sampler
+    from dbtm.service.progress import Progress
+    from dbtm.service.solving import SolveResult
 
 Number = TypeVar("Number", int, float)
-FreshNoise = Annotated[
-    bool | None,
-    typer.Option("--fresh-noise/--same-noise", help="Noise of the rounds after the first (default: the checkpoint's)."),
-]
+
+# -- words -------------------------------------------------------------------------------------------------------------
 
 
 def numbers(
@@ -52,44 +56,105 @@ def check_kappa(kappa: float | None) -> None:
         raise UsageError(f"--kappa {kappa:g} must be between 0 and 1")
 
 
-def refuse_sigma(sampler: "Sampler | None", sigma: object) -> None:
-    """Refuse a scale of the noise that the map would not see."""
-    if sampler is not None and sigma is not None and sampler.model.config.input_norm:
-        raise UsageError("this map norms its input (model.input_norm), so --sigma changes nothing: leave it out")
+# -- progress ----------------------------------------------------------------------------------------------------------
 
 
-def model(sampler: "Sampler", checkpoint: str) -> dict[str, Any]:
-    """What the JSON of an evaluation says about the model: where it is, its weights, and what it costs."""
-    from dbtm.core.digest import sha256
-    from dbtm.evals.cost import cost
-    from dbtm.loading import find
-
-    return {
-        "checkpoint": checkpoint,
-        "sha256": sha256(find(checkpoint) / "ema.safetensors"),
-        **cost(sampler.model.config),
-    }
-
-
-def progress_bar() -> "Progress":
+def progress_bar() -> "Bars":
     """A progress bar on a terminal's stderr, so that stdout holds the answer alone and logs hold no bars."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
-def show(progress: "Progress", bar: "TaskID", done: int, total: int | None = None) -> None:
-    progress.update(bar, completed=done, total=total)
+@contextmanager
+def shown_progress() -> "Iterator[Progress]":
+    """A listener that draws a bar for every stage of the work, and prints notes as warnings."""
+    from dbtm.service.progress import Progress
+
+    with progress_bar() as bars:
+
+        class Shown(Progress):
+            def stage(self, name: str, total: int | None = None) -> None:
+                self.bar = bars.add_task(name, total=total)
+
+            def advance(self, done: int, total: int | None = None) -> None:
+                bars.update(self.bar, completed=done, total=total)
+
+            def note(self, text: str) -> None:
+                bars.console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
+
+        yield Shown()
+
+
+def let_idle_threads_sleep() -> None:
+    """Call before PyTorch is imported, where hundreds of short steps follow, as in a solve.
+
+    PyTorch's threads wait for each other by spinning. Where other processes want the same cores, a solve of .3 s was
+    seen to take 20 s; threads that sleep at once make it half as slow again. So they spin for a moment, then sleep.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
 
 
 def print_whole(table: "Table") -> None:
     """A table as wide as it needs to be: a narrow terminal wraps it, but no digit is left out."""
-    from rich.console import Console
     from rich.measure import Measurement
 
-    console = Console(highlight=False)
+    console = open_console()
     needed = Measurement.get(console, console.options.update(width=1000), table).maximum
-    Console(highlight=False, width=max(console.width, needed)).print(table)
+    open_console(width=max(console.width, needed)).print(table)
+
+
+# -- a solved Sudoku ---------------------------------------------------------------------------------------------------
+
+
+def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
+    """The rounds side by side in the terminal, the verdict, and the settings, of which those `asked` for are shown."""
+
+    from dbtm.viz.sudoku_trace import SudokuTrace
+
+    console = open_console()
+    clues, empty = (result.puzzle_C > 0).sum(), (result.puzzle_C == 0).sum()
+    way = "renoise and remap" if result.settings.get("sampler") == "refine" else result.settings["method"]
+    console.print(f"A Sudoku with {clues} clues; {empty} cells to find, by {way}\n")
+    console.print(SudokuTrace(result.puzzle_C, result.rounds))
+    cost = f"{_evaluations(result)} network evaluations, {_duration(result)}"
+    console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
+    if not result.solved:
+        larger = "" if result.budget is None else ", or a larger budget, --nfe 16"
+        console.print(f"{result.violation}: another --seed may find it{larger}")
+    settings = ", ".join(f"{name} {value}" for name, value in _shown_settings(result, asked).items())
+    console.print(f"[dim]{settings}[/]")
+
+
+def write_solution_page(result: "SolveResult", path: Path, asked: Iterable[str] = ()) -> None:
+    """One HTML file that replays the rounds, offline."""
+    from dbtm.viz.sudoku_page import sudoku_page
+
+    meta = {
+        "title": f"A Sudoku with {(result.puzzle_C > 0).sum()} clues, refined",
+        "answer": result.violation or "solved",
+        "network evaluations": _evaluations(result),
+        "time": _duration(result),
+        **_shown_settings(result, asked),
+    }
+    files.write_text(path, sudoku_page(result.puzzle_C, result.rounds, meta))
+
+
+def _evaluations(result: "SolveResult") -> str:
+    return str(result.nfe) if result.budget is None else f"{result.nfe} of {result.budget}"
+
+
+def _duration(result: "SolveResult") -> str:
+    return f"{result.milliseconds:.0f} ms on the {result.settings['device']}"
+
+
+def _shown_settings(result: "SolveResult", asked: Iterable[str]) -> dict[str, Any]:
+    """Threshold, scorer, the options that were asked for, and the seed, as they are shown."""
+    names = {"kappa", "scorer", "seed", *asked} - {"nfe"}
+    shown = {name: value for name, value in result.settings.items() if name in names and value is not None}
+    return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}

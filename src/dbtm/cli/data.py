@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dbtm.cli.common import progress_bar
+from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
 
 app = typer.Typer(help="Make data files.", no_args_is_help=True)
@@ -51,7 +52,7 @@ def sudoku(
         csvfile.write(out, puzzles_BC, solutions_BC)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    typer.echo(f"{n} puzzles with {clues} clues, seed {seed}: {out}")
+    say(f"{n} puzzles with {clues} clues, seed {seed}: {out}")
 
 
 def _clue_range(text: str) -> tuple[int, int]:

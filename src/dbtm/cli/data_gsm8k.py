@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import common
+from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def gsm8k(
         about = {"plain": plain, "renumber": renumber, "tokenizer": named or trained}
         manifest = prepared.write(out, words, length, sources(renumber), about, show("writing examples"))
     others = f", {manifest['not_programs']:,} that are no programs" if manifest["not_programs"] else ""
-    typer.echo(
+    say(
         f"{out}: {manifest['examples']:,} examples, {manifest['tokens']:,} tokens, vocabulary {manifest['vocab']:,}; "
         f"{manifest['too_long']:,} longer than {length}{others} left out"
     )

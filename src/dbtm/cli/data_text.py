@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import common
+from dbtm.cli.console import open_console, say
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -184,8 +185,8 @@ def _tell_passed_over(files: list[str]) -> None:
     if not files:
         return
     names = ", ".join(Path(path).name for path in files[:3]) + (f" and {len(files) - 3} more" if files[3:] else "")
-    typer.echo(
-        f"passed over {len(files)} files whose names do not end as text does: {names}; to read one, name it", err=True
+    say(
+        f"passed over {len(files)} files whose names do not end as text does: {names}; to read one, name it", error=True
     )
 
 
@@ -200,7 +201,7 @@ def _training(parts: "list[Part]", layout: "Layout", detokenize: "Detokenizer | 
 def _report(out: Path, manifest: dict[str, Any], asked: int | None) -> None:
     train, held_out, vocab = manifest["train"], manifest["validation"], manifest["vocab"]
     fewer = f" (fewer than the {asked:,} asked for, for want of text)" if asked and vocab < asked else ""
-    typer.echo(
+    say(
         f"{out}: {train['tokens']:,} tokens in {train['blocks']:,} blocks of {manifest['length']} for training, "
         f"{held_out['blocks']:,} for validation; vocabulary {vocab:,}{fewer}, {manifest['dtype']}"
     )
@@ -208,9 +209,8 @@ def _report(out: Path, manifest: dict[str, Any], asked: int | None) -> None:
 
 def _progress() -> "Progress":
     """A progress bar on a terminal's stderr, in bytes of the input."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

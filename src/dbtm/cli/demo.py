@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from dbtm.cli.common import let_idle_threads_sleep, print_solution, write_solution_page
+from dbtm.cli.console import open_console, say
 from dbtm.core.errors import UsageError, nearest
 
 
@@ -33,62 +35,52 @@ def demo(
 
 def text(out: Path, seed: int) -> None:
     """Texts of the packaged model, from the same first noise, with more and more network evaluations."""
-    from rich.console import Console
 
-    from dbtm.cli.sample_kinds import Texts, Words
-    from dbtm.loading import PACKAGED, load
-    from dbtm.tasks.text.task import Text
+    from dbtm.checkpoint.loading import PACKAGED, load
+    from dbtm.service.generation import SampleRequest, sample
+    from dbtm.viz.spell import speller_of
+    from dbtm.viz.token_trace import result_text, sample_of
 
-    sampler, console = load(PACKAGED / "text"), Console(highlight=False)
-    assert isinstance(sampler.task, Text)
-    kind = Texts(sampler.task, Words(), 1)
-    print("text from nothing: a small model of encyclopaedia and news, each time from the same first noise\n")
+    checkpoint, console = str(PACKAGED / "text"), open_console()
+    sampler = load(checkpoint)
+    say("text from nothing: a small model of encyclopaedia and news, each time from the same first noise\n")
     for nfe in (1, 4, 16):
-        trace = sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, nfe=nfe, seed=seed)
+        result = sample(SampleRequest(checkpoint=checkpoint, options={"nfe": nfe}, seed=seed), sampler)
+        drawn = sample_of(result.trace, 0, speller_of(result.task), result.task.vocab)
         console.print(f"{nfe} network evaluation{'s' if nfe > 1 else ''}", style="bold")
-        kind.body(console, 0, kind.samples(trace)[0], rounds=False)
+        console.print(result_text(drawn), soft_wrap=not console.is_terminal)
         console.print()
-    print('next: dbtm sample text --prompt "The river" --trace   your own beginning, refined round by round\n')
+    say('next: dbtm sample text --prompt "The river" --trace   your own beginning, refined round by round\n')
 
 
 def sudoku(out: Path, seed: int) -> None:
     """Solve the built-in puzzle with the packaged model, show its rounds and write the page that replays them."""
-    from dbtm.cli.solve import find_answer, show, write_page
+    let_idle_threads_sleep()
+    from dbtm.service.solving import SolveRequest, solve
 
-    answer = find_answer(None, seed=seed)
-    show(answer)
+    result = solve(SolveRequest(seed=seed, warm_up=True))
+    print_solution(result)
     page = out / "sudoku.html"
-    write_page(answer, page)
-    print(f"page that replays it: {page}")
-    print("\nnext: dbtm solve PUZZLE                      your own: 81 characters, 0 or . for empty, or a file")
-    print("      dbtm eval sudoku --clues 30 --n 100    how often it is right, with intervals")
-    print("      dbtm demo simplex                      train a one-step map in a minute, and see it")
-    if answer.wrong:
+    write_solution_page(result, page)
+    say(f"page that replays it: {page}")
+    say("\nnext: dbtm solve PUZZLE                      your own: 81 characters, 0 or . for empty, or a file")
+    say("      dbtm eval sudoku --clues 30 --n 100    how often it is right, with intervals")
+    say("      dbtm demo simplex                      train a one-step map in a minute, and see it")
+    if not result.solved:
         raise typer.Exit(1)
 
 
 def simplex(out: Path, seed: int) -> None:
     """Learn the one-step map on the 2-simplex and draw it beside the exact flow's basins."""
-    import tempfile
+    from dbtm.service.simplex import train_simplex_map
+    from dbtm.viz.simplex import save_learned_beside_exact
 
-    import numpy as np
-
-    from dbtm.config import override
-    from dbtm.loading import load
-    from dbtm.recipes import recipe
-    from dbtm.train.loop import fit
-    from dbtm.viz.simplex import draw
-
-    config = override(recipe("simplex"), [f"train.seed={seed}"])
-    print("training the one-step map T on the 2-simplex, p = (.5, .3, .2): no teacher, no time input\n")
-    with tempfile.TemporaryDirectory() as folder:
-        sampler = load(fit(config, folder), device="cpu")
-    frequencies = np.bincount(sampler.sample(20_000, nfe=1, seed=1).tokens[:, 0], minlength=3) / 20_000
-    agreement = config.task.evaluate(sampler, seed)["agreement"]
-    path = draw(sampler.model, config.task.p, out / "simplex.png")  # type: ignore[attr-defined]
-    print("\none network evaluation from noise to a vertex, 20,000 samples")
-    print("  vertex      learned   data")
-    for j, (got, want) in enumerate(zip(frequencies, config.task.p, strict=True)):  # type: ignore[attr-defined]
-        print(f"  e{j + 1}          {got:.3f}     {want:.3f}  {'#' * round(60 * got)}")
-    print(f"agreement of the learned map with the basins of the exact autonomous flow: {agreement:.1%}")
-    print(f"figure: {path}")
+    say("training the one-step map T on the 2-simplex, p = (.5, .3, .2): no teacher, no time input\n")
+    learned = train_simplex_map(seed)
+    path = save_learned_beside_exact(learned.vertex_of, learned.p, out / "simplex.png")
+    say(f"\none network evaluation from noise to a vertex, {learned.samples:,} samples")
+    say("  vertex      learned   data")
+    for j, (got, want) in enumerate(zip(learned.frequencies, learned.p, strict=True)):
+        say(f"  e{j + 1}          {got:.3f}     {want:.3f}  {'#' * round(60 * got)}")
+    say(f"agreement of the learned map with the basins of the exact autonomous flow: {learned.agreement:.1%}")
+    say(f"figure: {path}")

@@ -1,5 +1,7 @@
 """`dbtm doctor`: what this machine offers, what is chosen, and why."""
 
+from dbtm.cli.console import say
+
 
 def doctor() -> None:
     """Say device, dtype and kernels, and why they were chosen."""
@@ -42,7 +44,7 @@ def doctor() -> None:
     rows.append(("sandbox", _sandbox()))
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        print(f"{name:{width}}  {value}")
+        say(f"{name:{width}}  {value}")
 
 
 def _sandbox() -> str:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files, tables
-from dbtm.cli.common import in_range, numbers, print_whole
+from dbtm.cli.common import in_range, numbers, print_whole, shown_progress
+from dbtm.cli.console import open_console
 from dbtm.cli.options import Budgets, Device, Json, takes_sampler_options
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dbtm.service.evaluation.sudoku import PuzzleSet, SudokuRequest
+    from dbtm.service.evaluation.sudoku import PuzzleSet, SudokuEvaluationRequest
 
 app = typer.Typer(help="Measure a checkpoint.", no_args_is_help=True)
 
@@ -57,9 +58,9 @@ def sudoku(
     budgets, kappas = tables.budgets_of(nfe), tables.thresholds_of(kappa)
     files.check_all([("--json", json_file)], reads=[("--puzzles", puzzles)])
 
-    from dbtm.service.evaluation.sudoku import SudokuRequest, evaluate_sudoku
+    from dbtm.service.evaluation.sudoku import SudokuEvaluationRequest, evaluate_sudoku
 
-    request = SudokuRequest(
+    request = SudokuEvaluationRequest(
         checkpoint=checkpoint,
         puzzles=puzzles,
         clues=tuple(counts),
@@ -71,18 +72,17 @@ def sudoku(
         batch=batch,
         device=device,
     )
-    with tables.shown_progress() as progress:
+    with shown_progress() as progress:
         *_, result = evaluate_sudoku(request, progress)
     tables.write_json(json_file, result.document())
     _print(request, result.sets)
     tables.print_paths(json_file)
 
 
-def _print(request: "SudokuRequest", sets: "tuple[PuzzleSet, ...]") -> None:
-    from rich.console import Console
+def _print(request: "SudokuEvaluationRequest", sets: "tuple[PuzzleSet, ...]") -> None:
     from rich.markup import escape
 
-    console = Console(highlight=False)
+    console = open_console()
     for group in sets:
         n = len(group.puzzles_BC)
         title = f"{group.clues} clues, {n} puzzles, seed {request.seed}"

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import common, files, tables
+from dbtm.cli.console import open_console
 from dbtm.cli.options import SAMPLER, Batch, Budgets, Device, Json, takes_sampler_options
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dbtm.service.evaluation.programs import ProgramsResult
+    from dbtm.service.evaluation.programs import ProgramsEvaluation
 
 OF_A_MODEL = ("data", *SAMPLER, "seed", "tokenizer", "batch", "device")  # options
 
@@ -50,9 +51,9 @@ def gsm8k(
     budgets = tables.budgets_of(nfe)
     files.check_all([("--json", json_file), ("--jsonl", jsonl_file)], reads=[("--data", data), ("--oracle", oracle)])
 
-    from dbtm.service.evaluation.programs import ProgramsRequest, evaluate_programs
+    from dbtm.service.evaluation.programs import ProgramsEvaluationRequest, evaluate_programs
 
-    request = ProgramsRequest(
+    request = ProgramsEvaluationRequest(
         checkpoint=checkpoint,
         programs=oracle,
         data=data,
@@ -65,27 +66,17 @@ def gsm8k(
         workers=workers,
         device=device,
     )
-    with tables.shown_progress() as progress:
+    with common.shown_progress() as progress:
         for result in evaluate_programs(request, progress):
-            if not result.scores:
-                _warn(result)
-                continue
             tables.write_json(json_file, result.document())  # what is done stays, whatever becomes of the next budget
             if jsonl_file is not None:
-                files.write(jsonl_file, "".join(json.dumps(line) + "\n" for line in result.lines()))
+                files.write_text(jsonl_file, "".join(json.dumps(line) + "\n" for line in result.lines()))
     _print(result)
     tables.print_paths(json_file, jsonl_file)
 
 
-def _warn(result: "ProgramsResult") -> None:
-    """Before any program runs."""
-    if result.sandbox_without:
-        tables.warn([f"the sandbox is without {', '.join(result.sandbox_without)} here (see dbtm doctor)"])
-
-
-def _print(result: "ProgramsResult") -> None:
-    from rich.console import Console
+def _print(result: "ProgramsEvaluation") -> None:
 
     common.print_whole(tables.programs_table(result.scores))
     confined = ", ".join(result.sandbox) or "the allow-list alone"
-    Console(highlight=False).print(f"95 % intervals; sandbox: {confined}", style="dim")
+    open_console().print(f"95 % intervals; sandbox: {confined}", style="dim")

@@ -6,6 +6,7 @@ import typer
 
 from dbtm.cli import common, files, tables
 from dbtm.cli.options import Batch, Checkpoint, Device, Json
+from dbtm.core.errors import UsageError
 
 
 def nll(
@@ -25,12 +26,14 @@ def nll(
     common.in_range("--batch", batch, 1)
     files.check("--json", json_file)
 
-    from dbtm.service.likelihood import LikelihoodRequest, evaluate_likelihood
+    from dbtm.service.likelihood import LikelihoodRequest, NoTextError, evaluate_likelihood
 
-    with tables.shown_progress() as progress:
-        request = LikelihoodRequest(checkpoint, n=n, data=data, seed=seed, batch=batch, device=device)
-        result = evaluate_likelihood(request, progress)
-    tables.warn(result.notes)
+    with common.shown_progress() as progress:
+        request = LikelihoodRequest(checkpoint=checkpoint, n=n, data=data, seed=seed, batch=batch, device=device)
+        try:
+            result = evaluate_likelihood(request, progress)
+        except NoTextError as error:
+            raise UsageError(f"{error}; say where it is now with --data") from None
     tables.write_json(json_file, result.document())
-    common.print_whole(tables.likelihood_table(result.score))
+    tables.print_likelihood(result.score)
     tables.print_paths(json_file)

@@ -47,9 +47,9 @@ def text(
 
     from dbtm.evals.perplexity import NoReferenceError
     from dbtm.evals.samples import write_sets
-    from dbtm.service.evaluation.generated_text import TextRequest, evaluate_text
+    from dbtm.service.evaluation.generated_text import TextEvaluationRequest, evaluate_text
 
-    request = TextRequest(
+    request = TextEvaluationRequest(
         checkpoint=checkpoint,
         samples=samples,
         judge=None if judge == "none" else judge,
@@ -62,15 +62,11 @@ def text(
         batch=batch,
         device=device,
     )
-    saved = False
-    with tables.shown_progress() as progress:
+    with common.shown_progress() as progress:
         try:
             for result in evaluate_text(request, progress):
-                if not result.sets:
-                    tables.warn(result.notes)
-                elif save_samples is not None and not saved:
+                if save_samples is not None and not result.scores:  # drawn, and not judged yet
                     write_sets(save_samples, result.sets)
-                    saved = True
         except NoReferenceError as error:
             raise UsageError(f"{error}; name it with --data, or leave it out with --no-references") from None
     tables.write_json(json_file, result.document())

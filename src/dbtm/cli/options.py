@@ -20,28 +20,28 @@ Budgets = Annotated[
     str | None, typer.Option("--nfe", help="Budgets of network evaluations, as 1,4,16 (default: 1,2,4,8,16).")
 ]
 
-# What the samplers of all methods take; a method that lacks an option says so. Defaults are the checkpoint's own.
+PANEL = "Sampler (defaults are the checkpoint's own)"
+
+
+def _option(kind: Any, help: str, *names: str) -> Any:
+    """An option that is None where it is left out."""
+    return Annotated[kind | None, typer.Option(*names, help=help, rich_help_panel=PANEL)]
+
+
+# What the samplers of all methods take; a method that lacks an option says so.
 SAMPLER: dict[str, Any] = {
-    "nfe": Annotated[int | None, typer.Option(help="Network evaluations: the budget of refinement rounds.")],
-    "kappa": Annotated[
-        float | None, typer.Option(help="Commit what scores at least this (default: tuned for the budget).")
-    ],
-    "scorer": Annotated[
-        str | None, typer.Option(help="What is committed first: confidence, quality, spread or none.")
-    ],
-    "temperature": Annotated[float | None, typer.Option(help="0 takes the most likely token.")],
-    "top_p": Annotated[float | None, typer.Option(help="ar, mdlm: draw from the most likely tokens that reach this.")],
-    "order": Annotated[str | None, typer.Option(help="mdlm: unmask at random or by confidence.")],
-    "sigma": Annotated[float | None, typer.Option(help="Scale of the prior noise.")],
-    "repetition_penalty": Annotated[float | None, typer.Option(help="Penalty on tokens that are there; 0 is off.")],
-    "fresh_noise": Annotated[
-        bool | None, typer.Option("--fresh-noise/--same-noise", help="Noise of the rounds after the first.")
-    ],
-    "commit": Annotated[
-        bool | None, typer.Option("--commit/--no-commit", help="Commit tokens, or hold distributions.")
-    ],
-    "sampler": Annotated[str | None, typer.Option(help="refine, iterate (T^k) or integrate (the map's field).")],
-    "horizon": Annotated[float | None, typer.Option(help="integrate: time up to which the field is followed.")],
+    "nfe": _option(int, "Network evaluations: the budget of refinement rounds."),
+    "kappa": _option(float, "Commit what scores at least this (default: tuned for the budget)."),
+    "scorer": _option(str, "What is committed first: confidence, quality, spread or none."),
+    "temperature": _option(float, "0 takes the most likely token."),
+    "top_p": _option(float, "ar, mdlm: draw from the most likely tokens that together reach this probability."),
+    "order": _option(str, "mdlm: unmask at random or by confidence."),
+    "sigma": _option(float, "Scale of the prior noise."),
+    "repetition_penalty": _option(float, "Penalty on tokens that are there already; 0 is off."),
+    "fresh_noise": _option(bool, "Noise of the rounds after the first.", "--fresh-noise/--same-noise"),
+    "commit": _option(bool, "Commit tokens, or hold distributions.", "--commit/--no-commit"),
+    "sampler": _option(str, "refine, iterate (T^k) or integrate (the map's field)."),
+    "horizon": _option(float, "integrate: time up to which the field is followed."),
 }
 
 

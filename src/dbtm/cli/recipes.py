@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dbtm.cli.common import print_whole
+from dbtm.cli.console import open_console, say
 
 
 def recipes(
@@ -19,15 +20,14 @@ def recipes(
     if name is None:
         width = max(map(len, RECIPES))
         for key, entry in RECIPES.items():
-            print(f"{key:{width}}  {entry.summary}")
+            say(f"{key:{width}}  {entry.summary}")
         return
     config = recipe(name) if method is None else recipe(name).by(method)
     if as_json:
         from dbtm.config import dumps
 
-        print(dumps(config), end="")
+        say(dumps(config), end="")
         return
-    from rich.console import Console
     from rich.table import Table
 
     from dbtm.service.explaining import explain
@@ -47,7 +47,7 @@ def recipes(
         style = "bold" if setting.changed else "dim"
         table.add_row(setting.name, value, default if setting.changed else "", setting.meaning, style=style)
     summary = RECIPES[name].summary
-    console = Console(highlight=False, soft_wrap=False)
+    console = open_console()
     console.print(f"{name}: {summary}", markup=False)
     console.print(f"task {config.task.name}, method {config.method_name}; a default stands where it was changed\n")
     print_whole(table) if console.width < 100 else console.print(table)

@@ -1,33 +1,47 @@
 """`dbtm sample CHECKPOINT`: draw texts, programs or token sequences, and watch them being refined."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import FreshNoise, check_kappa, in_range, progress_bar, refuse_sigma, show
-from dbtm.cli.sample_kinds import Kind, Texts, Tokens, Words
+from dbtm.cli.common import check_kappa, in_range, shown_progress
+from dbtm.cli.console import open_console, say
+from dbtm.cli.options import Checkpoint, Device, Html, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dbtm.sampling import Sampler, Trace
-    from dbtm.viz.text import Sample
+    from rich.console import Console
+
+    from dbtm.sampling import Sampler
+    from dbtm.service.generation import ProgramsResult, SampleResult
+    from dbtm.tasks.base import Task
+    from dbtm.viz.token_trace import Sample
 
 
+class Words(NamedTuple):
+    """What a user gives of a sample; None where an option is left out."""
+
+    prompt: str | None = None
+    suffix: str | None = None
+    infill: str | None = None
+    hole: int | None = None
+    given: str | None = None
+
+    def only(self, *names: str, why: str) -> None:
+        """Refuse all others."""
+        for name, value in self._asdict().items():
+            if value is not None and name not in names:
+                raise UsageError(f"--{name} {why}")
+
+
+@takes_sampler_options()
 def sample(
-    checkpoint: Annotated[
-        str, typer.Argument(help="A checkpoint folder, a run, of which the newest is taken, or a model of the package.")
-    ],
+    checkpoint: Checkpoint,
     n: Annotated[int, typer.Option(help="How many samples.")] = 4,
-    nfe: Annotated[int | None, typer.Option(help="Network evaluations: the budget of refinement rounds.")] = None,
-    kappa: Annotated[float | None, typer.Option(help="Commit what scores at least this.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0 takes the most likely token.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Scale of the prior noise.")] = None,
-    repetition_penalty: Annotated[float | None, typer.Option(help="0 is off.")] = None,
-    scorer: Annotated[str | None, typer.Option(help="confidence, quality, spread or none.")] = None,
-    fresh_noise: FreshNoise = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same samples.")] = 0,
+    seed: Seed = 0,
     prompt: Annotated[
         str | None,
         typer.Option(
@@ -51,98 +65,207 @@ def sample(
         str | None, typer.Option(help="Tokens to keep, _ where to generate: '3 1 _ _ 7' (prompt, suffix, infilling).")
     ] = None,
     run: Annotated[bool, typer.Option("--run/--no-run", help="Programs: run them in the sandbox, or not.")] = True,
-    trace: Annotated[bool, typer.Option("--trace", help="Show every round.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the rounds, a dozen where there are many.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write tokens, texts and rounds as JSON.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a self-contained page that replays the rounds.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    html: Html = None,
+    device: Device = "auto",
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Draw samples; see them refined round by round with --trace or in a page, --html."""
     in_range("--n", n, 1)
     if hole is not None and (infill is None or hole < 1):
         raise UsageError("--hole belongs to --infill" if infill is None else "--hole must be at least 1")
-    check_kappa(kappa)
+    check_kappa(options.get("kappa"))
     files.check_all([("--json", json_file), ("--html", html)])
-    from dbtm.loading import load
+    from dbtm.checkpoint.loading import load
 
-    sampler = load(checkpoint, device)
-    refuse_sigma(sampler, sigma)
-    asked = {
-        "nfe": nfe,
-        "kappa": kappa,
-        "temperature": temperature,
-        "sigma": sigma,
-        "repetition_penalty": repetition_penalty,
-        "scorer": scorer,
-        "fresh_noise": fresh_noise,
-    }
-    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    settings = sampler.with_options(**options)
-    kind = _kind(sampler, Words(prompt, suffix, infill, hole, given), n, seed, run)
-    wanted = trace or json_file is not None or html is not None
-    result = _draw(sampler, kind, seed=seed, trace=wanted, **options)
-    samples = kind.samples(result)
+    kept = trace or json_file is not None or html is not None
+    common = {"checkpoint": checkpoint, "n": n, "options": options, "seed": seed, "trace": kept}
+    result = _generate(load(checkpoint, device), Words(prompt, suffix, infill, hole, given), run, common)
+    samples = _samples(result)
     if json_file is not None:  # files come first: whoever reads the rest may stop reading
-        _write_json(json_file, kind, result)
+        import json
+
+        files.write_text(json_file, json.dumps(result.document()) + "\n")
     if html is not None:
-        told: dict[str, Any] = {"checkpoint": checkpoint, "budget": f"{settings.nfe} network evaluations"}
-        told |= {} if settings.threshold is None else {"kappa": settings.threshold}
-        rest = {"temperature": settings.temperature, "sigma": settings.sigma, "scorer": settings.scorer, "seed": seed}
-        _write_page(html, kind, samples, told | rest)
-    kind.show(result, samples, trace)
+        _write_page(html, result, samples)
+    _print(result, samples, trace)
     if json_file is not None:
-        print(json_file)
+        say(json_file)
     if html is not None:
-        print(f"page: {html}")
+        say(f"page: {html}")
 
 
-def _kind(sampler: "Sampler", words: Words, n: int, seed: int, run: bool) -> Kind:
+# -- from words to a result --------------------------------------------------------------------------------------------
+
+
+def _generate(sampler: "Sampler", words: Words, run: bool, common: dict[str, Any]) -> "SampleResult":
     """What was asked for, by the kind of the model; every mistake in it is found before anything is sampled."""
-    from dbtm.cli.sample_programs import Programs
+    from dbtm.service.generation import (
+        InfillRequest,
+        ProgramsRequest,
+        SampleRequest,
+        infill,
+        sample,
+        write_programs,
+    )
     from dbtm.tasks.gsm8k.task import Gsm8k
     from dbtm.tasks.text.task import Text
 
     task = sampler.task
     assert task is not None
-    if isinstance(task, Gsm8k):
-        return Programs(task, words, n, seed, run)
-    if not run:
-        raise UsageError("--no-run is for models that write programs: leave it out")
-    return Texts(task, words, n) if isinstance(task, Text) else Tokens(task, words, n)
+    with shown_progress() as progress:
+        if isinstance(task, Gsm8k):
+            words.only("prompt", why="is for text: a program is generated from its question, --prompt 'How many ...?'")
+            return write_programs(ProgramsRequest(question=words.prompt, run=run, **common), sampler, progress)
+        if not run:
+            raise UsageError("--no-run is for models that write programs: leave it out")
+        if isinstance(task, Text) and words.given is None:
+            return infill(InfillRequest(parts=_parts(words), hole=words.hole, **common), sampler, progress)
+        why = "and --given both say what is given: leave one out"
+        if not isinstance(task, Text):
+            why = f"is for text, but this model was trained on '{task.name}': give tokens with --given"
+        words.only("given", why=why)
+        return sample(SampleRequest(tokens=_row(words.given, task), **common), sampler, progress)
 
 
-def _draw(sampler: "Sampler", kind: Kind, **options: Any) -> "Trace":
-    """The samples, in batches small enough for a progress bar to move."""
-    from functools import partial
+def _parts(words: Words) -> Sequence[str | None]:
+    """A hole between a prompt and a suffix, or a text with holes."""
+    from dbtm.tasks.text import given
 
-    from dbtm.evals.draw import fitting_batch
-
-    fits = fitting_batch(sampler)
-    sampler.batch = min(sampler.batch, fits if sampler.device.type == "cuda" else max(1, fits // 16))
-    with progress_bar() as progress:
-        bar = progress.add_task("sampling", total=len(kind.tokens_BL))
-        told = partial(show, progress, bar)
-        return sampler.sample(tokens=kind.tokens_BL, clean=kind.clean_BL, progress=told, **options)
+    if words.infill is None:
+        return given.around(words.prompt or "", words.suffix or "")
+    words.only("infill", "hole", why="is part of --infill: write it into that text")
+    return given.template(words.infill)
 
 
-def _write_json(path: Path, kind: Kind, result: "Trace") -> None:
-    import json
-
-    rounds = [
-        {"tokens": r.tokens.tolist(), "committed": r.committed.tolist(), "score": r.score.tolist()}
-        for r in result.rounds
-    ]
-    document = {
-        "tokens": result.tokens.tolist(),
-        "given": result.prompt.tolist(),
-        **kind.document(result),
-        "nfe": result.nfe.tolist(),
-        "rounds": rounds,
-    }
-    files.write(path, json.dumps(document) + "\n")
+def _row(text: str | None, task: "Task") -> list[int | None] | None:
+    """'3 1 _ _ 7' as tokens, None where to generate."""
+    if text is None:
+        return None
+    words = text.split()
+    if len(words) != task.length:
+        raise UsageError(f"--given has {len(words)} entries, the model's sequences have {task.length}")
+    for word in words:
+        if word != "_" and not (word.isdecimal() and int(word) < task.vocab):
+            raise UsageError(f"--given: '{word}' is not a token (0..{task.vocab - 1}) or _")
+    return [None if word == "_" else int(word) for word in words]
 
 
-def _write_page(path: Path, kind: Kind, samples: "list[Sample]", facts: dict[str, Any]) -> None:
-    from dbtm.viz.text_page import text_page
+# -- from a result to views --------------------------------------------------------------------------------------------
 
-    count = f"{len(samples)} {kind.noun}s" if len(samples) > 1 else f"A {kind.noun}"
-    files.write(path, text_page(samples, {"title": f"{count}, refined", **facts}, code=kind.noun == "program"))
+
+def _samples(result: "SampleResult") -> "list[Sample]":
+    """The samples as the views show them; the question of a program is not repeated in every round."""
+    from dbtm.service.generation import ProgramsResult
+    from dbtm.viz.spell import speller_of
+    from dbtm.viz.token_trace import sample_of
+
+    spell, samples = speller_of(result.task), []
+    for b, nfe in enumerate(result.trace.nfe):
+        facts, more = {"network evaluations": str(nfe)}, {}
+        if isinstance(result, ProgramsResult):
+            facts["answer"] = _verdict(result, b)
+            more = {"question": result.questions[b], "first": int(result.trace.prompt[b].sum())}
+        samples.append(sample_of(result.trace, b, spell, result.task.vocab, facts=facts, **more))
+    return samples
+
+
+def _noun(result: "SampleResult") -> str:
+    from dbtm.service.generation import ProgramsResult
+    from dbtm.tasks.text.task import Text
+
+    if isinstance(result, ProgramsResult):
+        return "program"
+    return "text" if isinstance(result.task, Text) else "token sequence"
+
+
+def _write_page(path: Path, result: "SampleResult", samples: "list[Sample]") -> None:
+    from dbtm.viz.token_page import token_page
+
+    noun, settings = _noun(result), dict(result.settings)
+    budget = {"budget": f"{settings.pop('nfe')} network evaluations"} if "nfe" in settings else {}
+    facts = {name.replace("_", " "): value for name, value in settings.items() if value is not None}
+    count = f"{len(samples)} {noun}s" if len(samples) > 1 else f"A {noun}"
+    meta = {"title": f"{count}, refined", **budget, **facts}
+    files.write_text(path, token_page(samples, meta, code=noun == "program"))
+
+
+def _print(result: "SampleResult", samples: "list[Sample]", trace: bool) -> None:
+    """Every sample under a heading, with its rounds or without; tokens that are no words get a line each."""
+    from rich.text import Text
+
+    from dbtm.service.generation import ProgramsResult
+
+    if _noun(result) == "token sequence":
+        _print_tokens(result, trace)
+        return
+    console = open_console()
+    for b, sample in enumerate(samples):
+        heading = Text.assemble((f"sample {b + 1} of {len(samples)}", "bold"), f"  {result.trace.nfe[b]} NFE")
+        console.print(heading)
+        if isinstance(result, ProgramsResult):
+            _print_program(console, result, b, sample, trace)
+        else:
+            _print_text(console, sample, trace)
+        console.print()
+
+
+def _print_text(console: "Console", sample: "Sample", trace: bool) -> None:
+    """The text itself. A pipe gets its lines as they are, a terminal gets them wrapped."""
+    from dbtm.viz.token_trace import TextTrace, result_text
+
+    console.print(TextTrace(sample) if trace else result_text(sample), soft_wrap=not console.is_terminal)
+
+
+def _print_tokens(result: "SampleResult", trace: bool) -> None:
+    """One line per sample. Of its rounds: committed tokens plain, refining ones in parentheses, _ for none yet."""
+    from dbtm.viz.states import left_out, progress_of, spaced
+    from dbtm.viz.token_trace import blanks, rounds_of
+
+    vocab = result.task.vocab
+    for b, row in enumerate(result.trace.tokens):
+        rounds = rounds_of(result.trace, b) if trace else []
+        for number in spaced(len(rounds)):
+            state, last = rounds[number - 1], number == len(rounds)
+            settled = [last] * len(row) if state.committed is None else state.committed[b]
+            cells = zip(state.tokens[b], settled, blanks(state, b, vocab), strict=True)
+            shown = " ".join("_" if blank else f"{token}" if done else f"({token})" for token, done, blank in cells)
+            say(f"  round {number}{progress_of(None, 0, state.time)}: {shown}")
+        if left_out(len(rounds)):
+            say(f"  {left_out(len(rounds))}")
+        say(f"{result.task.text(row)}    ({result.trace.nfe[b]} NFE)")
+
+
+def _print_program(console: "Console", result: "ProgramsResult", b: int, sample: "Sample", trace: bool) -> None:
+    """The question, the rounds where they are wanted, the program, and what it returns."""
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    from dbtm.core.terminal import visible
+    from dbtm.viz.token_trace import LOOKS
+
+    pipe = not console.is_terminal
+    console.print(Text(visible(sample.question), LOOKS["given"].style), "", sep="\n", soft_wrap=pipe)
+    if trace:
+        _print_text(console, sample, trace)
+        console.print()
+    program = visible(result.programs[b]).rstrip()
+    code = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(program)
+    if not program:
+        code = Text("(an empty program)", "dim")
+    console.print(code, "", Text(sample.facts["answer"], "bold"), sep="\n", soft_wrap=pipe)
+
+
+def _verdict(result: "ProgramsResult", b: int) -> str:
+    """A program's answer in words, beside the right one where it is known."""
+    from dbtm.core.terminal import visible
+
+    outcome, correct = result.outcomes[b], result.correct(b)
+    if outcome.kind != "value":
+        return visible(f"no answer ({outcome.kind}{': ' if outcome.detail else ''}{outcome.detail})")
+    returns = visible(f"returns {outcome.value}")
+    if correct is None:
+        return returns
+    return f"{returns}, correct" if correct else f"{returns}, wrong: it is {result.answers[b]:g}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbtm.cli import common, files, tables
+from dbtm.cli.console import say
 from dbtm.cli.options import Batch, Device, Json, Seed
 from dbtm.core.errors import UsageError
 
@@ -80,17 +81,13 @@ def text(
         batch=batch,
         device=device,
     )
-    with tables.shown_progress() as progress:
+    with common.shown_progress() as progress:
         try:
-            sweep = run_sweep(request, progress)
-            result = next(sweep)
-            tables.warn(result.notes)
-            for each in sweep:
-                result = each
+            result = run_sweep(request, progress)
         except NoReferenceError as error:
             raise UsageError(f"{error}; name it with --data, or leave it out with --no-references") from None
     if result.frontiers is None:
-        print(f"samples: {result.folder.samples}; judge them with: dbtm sweep text --out {out} --judge J")
+        say(f"samples: {result.folder.samples}; judge them with: dbtm sweep text --out {out} --judge J")
     else:
         _print(result)
 
@@ -151,7 +148,7 @@ def frontier(
 
     from dbtm.service.sweeping import ComparisonRequest, compare_sweeps
 
-    frontiers = compare_sweeps(ComparisonRequest(tuple(folders), judge, entropies))
+    frontiers = compare_sweeps(ComparisonRequest(folders=tuple(folders), judge=judge, entropies=entropies))
     tables.print_frontiers(frontiers)
     tables.print_paths(*frontiers.save_figure(out))
     tables.write_json(json_file, frontiers.document())

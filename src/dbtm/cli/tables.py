@@ -1,7 +1,6 @@
 """Results as tables for a terminal; and what the commands that measure share."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import numbers, print_whole, progress_bar
+from dbtm.cli.common import numbers, print_whole
+from dbtm.cli.console import open_console, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dbtm.evals.programs import ProgramScore
     from dbtm.evals.sudoku import SudokuScore
     from dbtm.evals.sweep.folder import Planned
-    from dbtm.service.progress import Progress
     from dbtm.service.sweeping import Frontiers
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -57,41 +56,19 @@ def entropies_of(text: str | None) -> tuple[float, ...]:
     return tuple(numbers("--entropy", text, float, lambda x: 0 <= x < float("inf"), "numbers from 0 on, as 4.2,4.3"))
 
 
-def warn(notes: Iterable[str]) -> None:
-    for note in notes:
-        typer.echo(f"warning: {note}", err=True)
-
-
 def write_json(path: Path | None, document: Mapping[str, Any]) -> None:
     """A result as a file, where one was asked for."""
     if path is not None:
         import json
 
-        files.write(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        files.write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def print_paths(*paths: Path | None) -> None:
     """The files that a command has written."""
     for path in paths:
         if path is not None:
-            print(path)
-
-
-@contextmanager
-def shown_progress() -> "Iterator[Progress]":
-    """A listener that draws a bar for every stage of the work."""
-    from dbtm.service.progress import Progress
-
-    with progress_bar() as bars:
-
-        class Bars(Progress):
-            def stage(self, name: str, total: int | None = None) -> None:
-                self.bar = bars.add_task(name, total=total)
-
-            def advance(self, done: int, total: int | None = None) -> None:
-                bars.update(self.bar, completed=done, total=total)
-
-        yield Bars()
+            say(path)
 
 
 # -- Sudoku ------------------------------------------------------------------------------------------------------------
@@ -182,9 +159,8 @@ def programs_table(scores: "Sequence[ProgramScore]") -> "Table":
 
 def print_text_scores(scores: "Sequence[TextScore]", judge: str | None) -> None:
     """The table of an evaluation, and what a reader must know about it."""
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = open_console()
     print_whole(text_table(scores, judge))
     console.print("95 % intervals over samples; repetition is counted within a sample, in tokens", style="dim")
     for count, what in (
@@ -255,12 +231,17 @@ def _interval(estimate: "Estimate", digits: int) -> str:
 # -- likelihood --------------------------------------------------------------------------------------------------------
 
 
+def print_likelihood(score: "LikelihoodScore") -> None:
+    """What was measured, and the table."""
+    say(f"negative log-likelihood, {score.kind}: {score.n:,} examples, {score.tokens:,} tokens that count")
+    print_whole(likelihood_table(score))
+
+
 def likelihood_table(score: "LikelihoodScore") -> "Table":
     """Nats, bits and perplexity per token."""
     from rich.table import Table
 
-    what = "likelihood, exact" if score.exact else "likelihood, upper bound"
-    table = Table(title=f"{what}: {score.n:,} examples, {score.tokens:,} tokens", title_justify="left")
+    table = Table()
     for name in ("per token", "", "95 % interval"):
         table.add_column(name, justify="left" if name == "per token" else "right")
     for name, estimate in (
@@ -277,12 +258,11 @@ def likelihood_table(score: "LikelihoodScore") -> "Table":
 
 
 def print_frontiers(frontiers: "Frontiers") -> None:
-    from rich.console import Console
     from rich.markup import escape
 
     from dbtm.evals.sweep.outcome import NEAR
 
-    console = Console(highlight=False)
+    console = open_console()
     name = escape(frontiers.judge["name"])
     console.print(f"\n[bold]perplexity under {name} on the frontier, at matched entropy[/]")
     print_whole(frontier_table(frontiers.records, frontiers.entropies))

@@ -1,6 +1,5 @@
 """`dbtm theory`: the figures of the theory lab, their numbers, and the interactive page."""
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
 
 
@@ -37,7 +37,7 @@ def list_figures() -> None:
     for name, entry in FIGURES.items():
         defaults = entry.default._asdict() | {"p": ",".join(f"{v:g}" for v in entry.default.p)}
         options = "  ".join(f"--{key} {value}" for key, value in defaults.items() if key in entry.reads)
-        print(f"{name:13s} {entry.about}\n{'':13s} {options}")
+        say(f"{name:13s} {entry.about}\n{'':13s} {options}")
 
 
 @app.command("draw")
@@ -53,7 +53,7 @@ def draw_figure(
 
     request = theory.FigureRequest(figure, None if p is None else _probabilities(p), sigma, a, out)
     for path in theory.draw_figure(request, _show_training).paths:
-        print(path)
+        say(path)
 
 
 @app.command("page")
@@ -61,7 +61,7 @@ def write_page(out: Out = Path("theory")) -> None:
     """Write the interactive page for three vertices: one HTML file that works offline."""
     from dbtm.service import theory
 
-    print(theory.write_page(out))
+    say(theory.write_page(out))
 
 
 @app.command("all")
@@ -72,17 +72,17 @@ def draw_all(out: Out = Path("theory")) -> None:
     began, total = time.perf_counter(), len(theory.FIGURES)
     page = theory.write_page(out)
     for number, name in enumerate(theory.FIGURES, 1):
-        print(f"[{number}/{total}] {name} ... ", end="", flush=True)
+        say(f"[{number}/{total}] {name} ... ", end="")
         start = time.perf_counter()
         theory.draw_figure(theory.FigureRequest(name, folder=out))
-        print(f"{time.perf_counter() - start:.1f} s", flush=True)
-    print(f"{total} figures and {page.name} in {out} ({time.perf_counter() - began:.0f} s)")
+        say(f"{time.perf_counter() - start:.1f} s")
+    say(f"{total} figures and {page.name} in {out} ({time.perf_counter() - began:.0f} s)")
 
 
 def _show_training(done: int, total: int) -> None:
     """One line per training run on stderr, so that stdout holds the paths alone."""
     if done < total:
-        print(f"training run {done + 1} of {total}", file=sys.stderr, flush=True)
+        say(f"training run {done + 1} of {total}", error=True)
 
 
 def _probabilities(text: str) -> tuple[float, ...]:

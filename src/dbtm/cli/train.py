@@ -1,12 +1,12 @@
 """`dbtm train RECIPE`: train a recipe, or your own tokens."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dbtm.cli.console import complain, say
 from dbtm.core.errors import UsageError, nearest
 
 
@@ -68,7 +68,7 @@ def train(
     try:
         folder = run(request)
     except NonFiniteLoss as error:
-        print(f"dbtm: {error}", file=sys.stderr)
+        complain(str(error))
         raise typer.Exit(1) from None
     if os.environ.get("RANK", "0") == "0":  # one of several processes tells it
-        print(folder)
+        say(folder)

@@ -77,7 +77,9 @@ class TrainConfig(Section):
     checkpoint_every: int = 1_000
     """Steps between checkpoints."""
     keep: int = 2
-    """Checkpoints kept beside the best."""
+    """Checkpoints kept beside the best and the milestones."""
+    milestones: tuple[int, ...] = ()
+    """Steps whose checkpoints are saved and kept for good."""
     evaluate_every: int = 0
     """Steps between quick evaluations; 0: only at the end."""
     tensorboard: bool = False
@@ -87,6 +89,8 @@ class TrainConfig(Section):
         self.positive("steps", "batch", "log_every", "checkpoint_every", "keep")
         self.not_negative("micro_batch", "evaluate_every")
         self.in_range(0, 2**62, "seed")
+        if any(step < 1 for step in self.milestones):
+            raise UsageError(f"train.milestones={list(self.milestones)} must be steps, each at least 1")
         if self.device not in ("auto", "cpu", "cuda"):
             raise UsageError(
                 f"train.device={self.device} is not a choice{nearest(self.device, ['auto', 'cpu', 'cuda'])}"

@@ -1,5 +1,6 @@
 """Arrays from .npy files, memory-mapped; whatever is wrong with one is a line that names it."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,8 @@ from dbtm.core.errors import UsageError
 
 
 def open_array(path: str | Path) -> np.ndarray:
-    """The array of a .npy file. Its header is read by NumPy's own parser, which evaluates nothing; nothing is unpickled,
-    and an array that is larger than its file is refused before it is mapped.
+    """The array of a .npy file. Its header is read by NumPy's own parser, which evaluates nothing; nothing is
+    unpickled, and an array that is larger than its file is refused before it is mapped.
     """
     try:
         with open(path, "rb") as file:
@@ -21,9 +22,11 @@ def open_array(path: str | Path) -> np.ndarray:
     if magic != b"\x93NUMPY":
         raise UsageError(f"{path} is not a .npy array")
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers of Python 2, or damaged ones
+            return np.load(path, mmap_mode="r", allow_pickle=False)
     except MemoryError:
         raise
     except Exception as error:  # damaged headers end in a dozen kinds of exceptions
-        reason = str(error).split("\n")[0][:200]
+        reason = repr(str(error).split("\n")[0][:200])[1:-1]
         raise UsageError(f"{path} is not a .npy array that can be read: {reason or type(error).__name__}") from None

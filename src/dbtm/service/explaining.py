@@ -30,7 +30,8 @@ def explain(config: RunConfig) -> list[Setting]:
 
 
 def _settings(path: str, section: Any) -> list[Setting]:
-    out, words = [], meanings(type(section))
+    kind: Any = type(section)
+    out, words = [], meanings(kind)
     for field in dataclasses.fields(section):
         value, default = getattr(section, field.name), _default(field)
         if dataclasses.is_dataclass(value):

@@ -34,6 +34,10 @@ class GenerationRequest(ModelRequest):
     trace: bool = False
     """Keep every round."""
 
+    def __post_init__(self):
+        if self.n < 1:
+            raise UsageError(f"{self.n} samples: at least 1 must be asked for")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRequest(GenerationRequest):
@@ -162,11 +166,12 @@ def write_programs(
     task = _task(sampler)
     if not isinstance(task, Gsm8k):
         raise UsageError(f"programs are written by models of 'gsm8k', but this one was trained on '{task.name}'")
+    answers: list[float | None] = [None] * request.n
     if request.question is None:
         questions, answers = _problems(task, request.n, request.seed)
     else:
         _check_question(task, request.question)
-        questions, answers = [request.question] * request.n, [None] * request.n
+        questions = [request.question] * request.n
     given, _ = task.given(questions)
     trace, settings = _draw(request, sampler, (given["tokens"], given["clean"]), progress, on_round)
     programs = task.programs(trace.tokens, trace.prompt)
@@ -184,8 +189,6 @@ def _task(sampler: Sampler) -> Task:
 
 
 def _copies(tokens_L: np.ndarray, clean_L: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    if n < 1:
-        raise UsageError(f"{n} samples: at least 1 must be asked for")
     return np.tile(tokens_L, (n, 1)), np.tile(clean_L, (n, 1))
 
 

@@ -12,9 +12,11 @@ from dbtm.service.evaluation import Meter
 from dbtm.service.evaluation.generated_text import move_data
 from dbtm.service.evaluation.models import describe_model
 from dbtm.service.progress import Progress
+from dbtm.tasks.base import Batch, Task
+from dbtm.tasks.text.task import Text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LikelihoodRequest:
     """At most n examples that the task of a checkpoint holds out."""
 
@@ -34,24 +36,25 @@ class LikelihoodResult:
     model: dict[str, Any]
     data: dict[str, Any]
     made: dict[str, Any]
-    notes: tuple[str, ...] = ()  # what a reader of the numbers should know
 
     def document(self) -> dict[str, Any]:
         return {**self.score.document(), "model": self.model, "data": self.data, **self.made}
+
+
+class NoTextError(UsageError):
+    """The text that a checkpoint was trained on is not where it was."""
 
 
 def evaluate_likelihood(request: LikelihoodRequest, progress: Progress = Progress()) -> LikelihoodResult:
     """Measure the likelihood on held-out examples."""
     sampler = load(request.checkpoint, request.device)
     check_method(sampler.method)
-    notes = move_data(sampler, request.checkpoint, request.data)
+    move_data(sampler, request.checkpoint, request.data, progress)
     task = sampler.task
     assert task is not None
     sampler.batch = request.batch or fitting_batch(sampler)
     progress.stage("getting held-out examples")
-    examples = task.held_out_examples(request.n)
-    if examples is None or not len(examples.tokens):
-        raise UsageError(f"the task '{task.name}' holds no examples out: there is nothing to measure")
+    examples = _held_out(task, request.n)
     n = len(examples.tokens)
     progress.stage(f"measuring {n} examples", n)
     score = measure_likelihood(sampler, examples, request.seed, Meter(progress), progress.cancelled)
@@ -61,5 +64,14 @@ def evaluate_likelihood(request: LikelihoodRequest, progress: Progress = Progres
         describe_model(sampler, request.checkpoint),
         {"task": task.name, **source, "n": n, "seed": request.seed},
         made(sampler.device),
-        notes,
     )
+
+
+def _held_out(task: Task, n: int) -> Batch:
+    try:
+        examples = task.held_out_examples(n)
+    except UsageError as error:
+        raise (NoTextError(f"no held-out text: {error}") if isinstance(task, Text) else error) from None
+    if examples is None or not len(examples.tokens):
+        raise UsageError(f"the task '{task.name}' holds no examples out: there is nothing to measure")
+    return examples

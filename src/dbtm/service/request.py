@@ -14,7 +14,7 @@ class ModelRequest:
     """A checkpoint, and how it is sampled."""
 
     checkpoint: str
-    """A checkpoint folder, a run, or a model of the package; only a name where a loaded sampler comes with the request."""
+    """A checkpoint folder, a run, or a model of the package; a name alone where a loaded sampler comes with it."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the method's sampler; the others are the checkpoint's own."""
     seed: int = 0
@@ -30,6 +30,6 @@ class ModelRequest:
 
     def settings(self, sampler: Sampler, options: Mapping[str, Any]) -> dict[str, Any]:
         """Everything that the samples depend on, for those who read them."""
-        of_sampler = sampler.with_options(**options).shown()
         named = {"checkpoint": self.checkpoint, "method": sampler.method.name}
+        of_sampler = sampler.with_options(**options).shown()
         return {**named, **of_sampler, "seed": self.seed, "device": sampler.device.type}

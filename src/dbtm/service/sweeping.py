@@ -1,8 +1,8 @@
 """Sweeps of a text model over the options of its sampler, in a folder that remembers what is drawn and judged."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from dbtm.viz.frontier import draw_frontiers, save_figure
 __all__ = ["STUDIES", "ComparisonRequest", "Frontiers", "SweepRequest", "SweepResult", "compare_sweeps", "run_sweep"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepRequest:
     """What to draw and judge in a folder; what is there already is not done again."""
 
@@ -71,32 +71,30 @@ class SweepResult:
     """A sweep so far."""
 
     folder: SweepFolder
-    notes: tuple[str, ...] = ()  # what a reader of the numbers should know
     frontiers: Frontiers | None = None  # None: not judged
     plan: Plan | None = None
     rows: Rows = field(default_factory=dict)  # by identity of the samples
     files: tuple[Path, ...] = ()  # written at the end
 
 
-def run_sweep(request: SweepRequest, progress: Progress = Progress()) -> Iterator[SweepResult]:
-    """Draw, judge, summarise. Yields the sweep so far: when all is loaded, when all is drawn, when all is judged."""
+def run_sweep(request: SweepRequest, progress: Progress = Progress()) -> SweepResult:
+    """Draw, judge, summarise."""
     folder = SweepFolder(request.folder)
     if request.checkpoint is None and folder.plan is None:
         raise UsageError(f"{request.folder} holds no sweep: a checkpoint to sample from is needed")
-    sampler, notes, planned = None, tuple[str, ...](), list[Planned]()
+    sampler, planned = None, list[Planned]()
     if request.checkpoint is not None:
-        sampler, notes = load_text_model(request.checkpoint, request.device, request.batch, request.data)
+        sampler = load_text_model(request.checkpoint, request.device, request.batch, request.data, progress)
         planned = _planned(sampler, request)
     judge = None if request.judge is None else load_judge(request.judge, request.device)
-    yield (result := SweepResult(folder, notes))
     if sampler is not None and request.checkpoint is not None:
         compared = _references(folder, sampler, request.n) if request.references else []
         origin = describe_origin(sampler, request.checkpoint, request.seed)
         _draw(folder, folder.extend(origin, request.n, planned), sampler, compared, progress)
-    yield result
-    if judge is not None:
-        _judge(folder, judge, progress)
-        yield _summarised(result, judge, request.entropies)
+    if judge is None:
+        return SweepResult(folder)
+    _judge(folder, judge, progress)
+    return _summarised(folder, judge, request.entropies)
 
 
 def _planned(sampler: Sampler, request: SweepRequest) -> list[Planned]:
@@ -143,9 +141,9 @@ def _judge(folder: SweepFolder, judge: Judge, progress: Progress) -> None:
             folder.add_row(measure(each, judge, Meter(progress)).document(), described)
 
 
-def _summarised(result: SweepResult, judge: Judge, entropies: Sequence[float]) -> SweepResult:
+def _summarised(folder: SweepFolder, judge: Judge, entropies: Sequence[float]) -> SweepResult:
     """The numbers of all that is judged, and the files of the outcome."""
-    folder, plan = result.folder, result.folder.plan
+    plan = folder.plan
     assert plan is not None
     rows = folder.judged(judge.describe())
     own = curves(folder.path.resolve().name, plan, rows)
@@ -155,13 +153,13 @@ def _summarised(result: SweepResult, judge: Judge, entropies: Sequence[float]) -
     write_bytes(files[0], (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
     if own.points:
         files += frontiers.save_figure(folder.path / "frontier")
-    return replace(result, frontiers=frontiers, plan=plan, rows=rows, files=tuple(files))
+    return SweepResult(folder, frontiers, plan, rows, tuple(files))
 
 
 # -- several sweeps ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComparisonRequest:
     """Sweeps under the same judge; the name of a folder is its label."""
 

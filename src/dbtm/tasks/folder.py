@@ -1,17 +1,23 @@
 """The folder of a prepared set: it appears when it is complete and not before, whatever ends the work on it."""
 
+import contextlib
+import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dbtm.core import atomic
 from dbtm.core.errors import UsageError
 from dbtm.core.signals import leave_on
 
 MANIFEST = "manifest.json"
+MOST_MANIFEST = 64 << 20  # bytes
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def check_out(out: Path, force: bool) -> None:
@@ -20,6 +26,7 @@ def check_out(out: Path, force: bool) -> None:
         raise UsageError(f"{out}: give the folder a name of its own")
     if not out.parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
+    recover(out)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not is_prepared(out):
@@ -34,10 +41,39 @@ def check_out(out: Path, force: bool) -> None:
 def is_prepared(folder: Path) -> bool:
     """A checkpoint, for one, has a manifest too, but not with these sizes."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_manifest(folder)
     except (OSError, ValueError):
         return False
-    return isinstance(manifest, dict) and {"vocab", "length"} <= manifest.keys()
+    return {"vocab", "length"} <= manifest.keys()
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a prepared set; an OSError where there is none, a ValueError where it is damaged."""
+    path = folder / MANIFEST
+    if path.stat().st_size > MOST_MANIFEST:
+        raise ValueError(f"it has more than {MOST_MANIFEST >> 20} MiB")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it has too many brackets within brackets") from None
+    if not isinstance(manifest, dict):
+        raise ValueError("it is not a JSON object")
+    return manifest
+
+
+def whole_number(values: Any, name: str, low: int, high: int) -> int:
+    """values[name], an integer in a range; a ValueError names it where it is none."""
+    value = values.get(name) if isinstance(values, dict) else None
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number from {low} to {high}")
+    return value
+
+
+def file_name(value: Any) -> str:
+    """The name of a file in the folder itself; a ValueError where it is a path, or hidden."""
+    if not isinstance(value, str) or not _FILE.fullmatch(value):
+        raise ValueError(f"{str(value)[:80]!r} is not a file of a prepared set")
+    return value
 
 
 @contextmanager
@@ -57,7 +93,8 @@ def published(out: Path) -> Iterator[Path]:
 
 def _temporary(out: Path) -> Path:
     """A folder beside `out`; what killed processes left of theirs is swept up."""
-    for leftover in out.parent.glob(f".{out.name}.*.part"):
+    recover(out)
+    for leftover in out.parent.glob(f".{glob.escape(out.name)}.*.part"):
         pid = leftover.name.removesuffix(".part").rpartition(".")[2]
         if pid.isdigit() and not _alive(int(pid)):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -67,15 +104,30 @@ def _temporary(out: Path) -> Path:
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # someone else's process
         return True
     return pid != os.getpid()
 
 
+def recover(out: Path) -> None:
+    """Put a set back that had stepped aside for a new one, if the process was killed between the two renames.
+
+    Called wherever a set is opened or written, so that no one finds it missing.
+    """
+    if os.path.lexists(out):
+        return
+    for aside in sorted(out.parent.glob(f".{glob.escape(out.name)}.old.*.part")):
+        pid = aside.name.removesuffix(".part").rpartition(".")[2]
+        if pid.isdigit() and not _alive(int(pid)) and is_prepared(aside):
+            with contextlib.suppress(OSError):  # another process was faster, or it cannot be written here
+                aside.rename(out)
+            return
+
+
 def _publish(temporary: Path, out: Path) -> None:
-    """Sync everything and rename; an old set steps aside first."""
+    """Sync everything and rename; an old set steps aside first (`recover` puts it back after a kill in between)."""
     for path in [*temporary.iterdir(), temporary]:
         atomic.sync(path)
     aside = out.with_name(f".{out.name}.old.{os.getpid()}.part")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from dbtm.core import rng
-from dbtm.core.digest import sha256
 from dbtm.core.arrays import open_array
+from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 
@@ -58,7 +58,9 @@ class Own(Task):
             raise UsageError(f"{self.data} has no full sequence of length {self.length}")
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= self.vocab:
-            raise UsageError(f"{self.data} has token {low if low < 0 else high}, outside 0..{self.vocab - 1} (task.vocab)")
+            raise UsageError(
+                f"{self.data} has token {low if low < 0 else high}, outside 0..{self.vocab - 1} (task.vocab)"
+            )
         return array
 
     def data_sha256(self) -> str:

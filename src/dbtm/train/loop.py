@@ -149,7 +149,8 @@ class Trainer:
                 evaluating = self.step == train.steps or (
                     not stopping and train.evaluate_every and self.step % train.evaluate_every == 0
                 )
-                saving = ending or evaluating or self.step % train.checkpoint_every == 0
+                due = self.step % train.checkpoint_every == 0 or self.step in train.milestones
+                saving = ending or evaluating or due
                 if saving or self.step % train.log_every == 0:  # a report comes first: it refuses a broken loss
                     self._report(metrics, sums, counted)
                     sums, counted = {}, 0
@@ -195,7 +196,9 @@ class Trainer:
         """Gradients of all micro-batches, clipping, optimizer, EMA. Returns the terms, still on the device."""
         set_learning_rate(self.optimizers, schedule(self.step, self.config.train.steps, self.config.optim))
         sums: dict[str, Tensor] = {}
-        share = self.world.mean(micro_batches[0].targets)  # of the whole batch, over all devices
+        targets = micro_batches[0].targets
+        assert targets is not None
+        share = self.world.mean(targets)  # of the whole batch, over all devices
         for examples in (replace(each, targets=share) for each in micro_batches):
             torch.manual_seed(examples.dropout_seed)  # that of the micro-batch, wherever it runs
             for name, value in self.backward(examples).items():
@@ -270,7 +273,7 @@ class Trainer:
         better = math.isfinite(values.get("score", math.nan)) and (best is None or values["score"] > best["score"])
         if better:
             checkpoint.set_best(self.out, self._folder(), values["score"], measured)
-            checkpoint.prune(self.out, self.config.train.keep)  # the one that was best before
+            self._prune()  # the one that was best before
 
     def _folder(self) -> Path:
         return self.out / f"step-{self.step:08d}"
@@ -287,9 +290,12 @@ class Trainer:
             state = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
             documents = {"config": configuration.dumps(self.config), "state": state}
             checkpoint.write(folder, tensors, documents, self.files)
-            checkpoint.prune(self.out, self.config.train.keep)
+            self._prune()
         self.world.barrier()
         return folder
+
+    def _prune(self) -> None:
+        checkpoint.prune(self.out, self.config.train.keep, self.config.train.milestones)
 
     def _load(self, folder: Path) -> None:
         checkpoint.verify(folder)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from dbtm.evals.sweep.frontier import Point, frontier
-from dbtm.evals.sweep.tables import Curves
+from dbtm.evals.sweep.outcome import Curves
 from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
 
 _MARKS = "osD^vP"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dbtm.core.terminal import visible
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
 
 END, PAD, BLANK = "∎", "▫", "░"
 BEFORE, AFTER = 8, 4  # neighbours that matter: a character has at most four bytes
-_HIDDEN = [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # C1 codes, changes of direction
-_VISIBLE = {i: chr(0x2400 + i) for i in range(0x20) if chr(i) not in "\n\t"} | {0x7F: "␡"} | dict.fromkeys(_HIDDEN, "�")
+
+
+Place = tuple[int, tuple[int, ...]]
+"""A token among its neighbours: where it is in a window, and the window."""
 
 
 def speller_of(task: "Task") -> Callable[[np.ndarray], list[str]]:
@@ -40,13 +44,14 @@ class Speller:
     def __init__(self, tokenizer: "Tokenizer", end: int, pad: int | None = None):
         self.tokenizer = tokenizer
         self.vocab = 1 + max(tokenizer.get_vocab().values())  # ids may have gaps
+        self.known: dict[Place, str] = {}
         self.marks = {pad: PAD, end: END}
 
     def __call__(self, tokens_L: np.ndarray) -> list[str]:
         out: list[str] = []
         for there, run in groupby(map(int, tokens_L), key=lambda token: 0 <= token < self.vocab):
             ids = list(run)
-            spelled = parts(self.tokenizer, ids) if there else [BLANK] * len(ids)
+            spelled = parts(self.tokenizer, ids, self.known) if there else [BLANK] * len(ids)
             out += [self._mark(i, part) if there else part for i, part in zip(ids, spelled, strict=True)]
         return out
 
@@ -54,25 +59,26 @@ class Speller:
         if token not in self.marks:
             return visible(part)
         name = self.tokenizer.id_to_token(token) or ""
-        return part.replace(name, self.marks[token]) if name and name in part else self.marks[token]
+        return visible(part.replace(name, self.marks[token])) if name and name in part else self.marks[token]
 
 
-def parts(tokenizer: "Tokenizer", ids: list[int]) -> list[str]:
-    """Every token's part of the decoded text, from the text up to it and beyond it, in a window around it."""
-    windows = []
+def parts(tokenizer: "Tokenizer", ids: list[int], known: dict[Place, str] | None = None) -> list[str]:
+    """Every token's part of the decoded text, from the text up to it and beyond it, in a window around it.
+
+    `known` remembers parts: from round to round of a trace, most tokens and their neighbours stay the same.
+    """
+    known, places = {} if known is None else known, list[Place]()
     for i in range(len(ids)):
         start = max(0, i - BEFORE)
-        windows += [ids[start:i], ids[start : i + 1], ids[start : i + 1 + AFTER]]
+        places.append((i - start, tuple(ids[start : i + 1 + AFTER])))
+    new = [place for place in dict.fromkeys(places) if place not in known]
+    windows = [window[:end] for at, window in new for end in (at, at + 1, len(window))]
     texts = tokenizer.decode_batch(windows, skip_special_tokens=False)
-    triples = zip(texts[0::3], texts[1::3], texts[2::3], strict=True)
-    return [whole[_agree(before, whole) : _agree(upto, whole)] for before, upto, whole in triples]
+    for place, before, upto, whole in zip(new, texts[0::3], texts[1::3], texts[2::3], strict=True):
+        known[place] = whole[_agree(before, whole) : _agree(upto, whole)]
+    return [known[place] for place in places]
 
 
 def _agree(beginning: str, whole: str) -> int:
     """How much of a beginning still stands when more is known: half a character does not."""
     return next((i for i, (a, b) in enumerate(zip(beginning, whole)) if a != b), min(len(beginning), len(whole)))
-
-
-def visible(text: str) -> str:
-    """Control characters as pictures, so that no sample can give orders to a terminal."""
-    return text.translate(_VISIBLE)

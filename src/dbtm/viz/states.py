@@ -44,7 +44,7 @@ class TextState(NamedTuple):
 
 
 def spaced(rounds: int, most: int = MOST_ROUNDS) -> list[int]:
-    """Numbers of the rounds that a terminal shows, from 1: all, or `most` of them, evenly spaced, with first and last."""
+    """Numbers, from 1, of the rounds that a terminal shows: all, or `most`, evenly spaced, first and last included."""
     if rounds <= most:
         return list(range(1, rounds + 1))
     return [1 + round(i * (rounds - 1) / (most - 1)) for i in range(most)]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dbtm.viz.states import GridState, scores
-from dbtm.viz.template import page
+from dbtm.viz.template import fill_template
 
 
 def sudoku_page(puzzle_C: np.ndarray, states: Sequence[GridState], meta: Mapping[str, object]) -> str:
@@ -17,7 +17,7 @@ def sudoku_page(puzzle_C: np.ndarray, states: Sequence[GridState], meta: Mapping
     """
     states = [*states[:-1], states[-1].settled()]
     data = {"puzzle": np.asarray(puzzle_C).tolist(), "rounds": [_round(state) for state in states]}
-    return page("sudoku_trace.html", "A Sudoku, refined", meta, data)
+    return fill_template("sudoku_trace.html", "A Sudoku, refined", meta, data)
 
 
 def _round(state: GridState) -> dict[str, Any]:

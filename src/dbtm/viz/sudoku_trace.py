@@ -35,19 +35,23 @@ LOOKS = {
     "committed": Look("bold #0085B8", " ", "'"),
     "refining": Look("#6B67EE", "?", "?"),
     "wrong clue": Look("bold #d03050", "!", "!"),
+    "empty": Look("dim", " ", " "),
 }
 
 
 def kinds(puzzle_C: np.ndarray, state: GridState) -> list[str]:
-    """The kind of every cell, a key of `LOOKS`. A clue stands there until the model has written something in its cell."""
+    """The kind of every cell, a key of `LOOKS`. A clue stays in its cell until something is written there."""
     committed_C = np.zeros(len(puzzle_C), bool) if state.committed_C is None else state.committed_C
-    return [_kind(*cell) for cell in zip(puzzle_C, state.values_C, committed_C, strict=True)]
+    unscored = state.score_C is None
+    return [_kind(*cell, unscored) for cell in zip(puzzle_C, state.values_C, committed_C, strict=True)]
 
 
-def _kind(clue: int, value: int, committed: bool) -> str:
+def _kind(clue: int, value: int, committed: bool, unscored: bool) -> str:
     if clue:
         return "clue" if value == clue or not (value or committed) else "wrong clue"
-    return "committed" if committed else "refining"
+    if committed:
+        return "committed"
+    return "refining" if value or not unscored else "empty"
 
 
 # stroke across, stroke down, an empty cell, corners; ASCII for an output that has no others
@@ -82,7 +86,7 @@ def legend(present: set[str], colour: bool) -> Text:
     entries = [
         Text.assemble((f"5{_mark(kind, colour)}".strip(), LOOKS[kind].style), f" {kind}")
         for kind in LOOKS
-        if kind in present
+        if kind in present and kind != "empty"
     ]
     return Text("   ").join(entries)
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 
-def page(template: str, title: str, meta: Mapping[str, object], data: Any, **fields: str) -> str:
+def fill_template(template: str, title: str, meta: Mapping[str, object], data: Any, **fields: str) -> str:
     """`template` with its @@FIELDS@@ filled in: TITLE, FACTS (the rest of `meta`, in order), DATA, and others."""
     facts = "".join(
         f"<div><dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd></div>"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbtm.viz.states import TextState, scores
-from dbtm.viz.template import page
+from dbtm.viz.template import fill_template
 from dbtm.viz.token_trace import Sample, kinds
 
 
@@ -15,7 +15,7 @@ def token_page(samples: Sequence[Sample], meta: Mapping[str, object], code: bool
     width. Opened as `page.html#3`, the page starts at round 3 of the first sample.
     """
     data = [_sample(sample) for sample in samples]
-    return page("token_trace.html", "A text, refined", meta, data, CODE="code" if code else "prose")
+    return fill_template("token_trace.html", "A text, refined", meta, data, CODE="code" if code else "prose")
 
 
 def _sample(sample: Sample) -> dict[str, Any]:

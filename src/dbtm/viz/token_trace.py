@@ -53,15 +53,25 @@ class Sample:
 def sample_of(trace: Trace, b: int, spell: Callable[[np.ndarray], list[str]], vocab: int, **more: Any) -> Sample:
     """Sample b of a trace, its tokens spelled; where no rounds were kept, the result is the only state.
 
-    Ids outside 0..vocab - 1 are places without a token. `more` are fields of the Sample.
+    `more` are fields of the Sample.
     """
     states = []
     for round_ in rounds_of(trace, b):
-        tokens_L = round_.tokens[b]
+        blank_L = blanks(round_, b, vocab)
         committed_L, score_L = (None if x is None else x[b] for x in (round_.committed, round_.score))
-        blank_L = (tokens_L < 0) | (tokens_L >= vocab)
-        states.append(TextState(spell(tokens_L), committed_L, score_L, round_.time, blank_L))
+        states.append(
+            TextState(spell(np.where(blank_L, -1, round_.tokens[b])), committed_L, score_L, round_.time, blank_L)
+        )
     return Sample(trace.prompt[b], states, **more)
+
+
+def blanks(round_: Round, b: int, vocab: int) -> np.ndarray:
+    """Where sample b has no token yet, (L,): ids outside 0..vocab - 1 stand for none, and a method with commits and
+    without scores proposes nothing beyond what it has committed.
+    """
+    tokens_L = round_.tokens[b]
+    blank_L = (tokens_L < 0) | (tokens_L >= vocab)
+    return blank_L if round_.committed is None or round_.score is not None else blank_L | ~round_.committed[b]
 
 
 def rounds_of(trace: Trace, b: int) -> list[Round]:

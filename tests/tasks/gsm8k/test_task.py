@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from dbtm import config as configuration
 from dbtm.config import override
 from dbtm.core.errors import UsageError
 from dbtm.evals.cost import parameters
+from dbtm.methods.base import method_of
 from dbtm.recipes import recipe
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.layout import Layout
@@ -206,10 +208,19 @@ def test_the_quick_evaluation_asks_other_problems_than_the_evaluation():
     assert Gsm8k(evaluate_n=5).held_out == quick[:5]
 
 
+def test_held_out_examples_are_rows_of_the_quick_evaluations_problems(task):
+    examples = task.held_out_examples(6)
+    rows = [row for row in task.layout.rows(Gsm8k(evaluate_n=6).held_out) if row is not None]
+    tokens, prompt = task.layout.fill(rows)
+    assert len(tokens) > 2
+    np.testing.assert_array_equal(examples.tokens, tokens)
+    np.testing.assert_array_equal(examples.prompt, prompt)
+
+
 def test_the_configuration_is_plain_json(folder):
     config = override(recipe("gsm-small"), [f"task.data={folder}", "task.vocab=600", f"task.length={LENGTH}"])
     assert configuration.loads(configuration.dumps(config)) == config
-    assert (config.model.vocab, config.model.length) == (600, LENGTH)
+    assert (config.shape.vocab, config.shape.length) == (600, LENGTH)
 
 
 @pytest.mark.parametrize(
@@ -226,13 +237,13 @@ def test_impossible_settings(changes, words):
 
 
 def test_missing_and_mismatched_data(folder):
-    with pytest.raises(UsageError, match=r"dbtm data gsm8k .* name the folder, --data DIR"):
+    with pytest.raises(UsageError, match=r"`dbtm data gsm8k`\) and name the folder, task\.data"):
         Gsm8k().batch(np.arange(2))
     with pytest.raises(UsageError, match="vocabulary 600 and length 240"):
         Gsm8k(data=str(folder), vocab=600).batch(np.arange(2))
     with pytest.raises(UsageError, match="600 entries"):
         _ = Gsm8k(tokenizer=str(folder), vocab=601).layout
-    with pytest.raises(UsageError, match="file with task"):
+    with pytest.raises(UsageError, match=r"a tokenizer's file, task\.tokenizer"):
         Gsm8k().text(np.zeros(3, dtype=int))
 
 
@@ -244,7 +255,14 @@ def test_the_papers_table():
     assert (config.model.dropout, config.model.softcap, config.model.cond_dim) == (0.1, 50.0, 128)
     assert (config.train.steps, config.train.batch, config.train.micro_batch) == (250_000, 512, 32)
     assert (config.optim.name, config.optim.lr, config.optim.warmup) == ("adamw", 3e-4, 50_000)
-    assert (config.path.t_anchor, config.path.coupling, config.path.sigma) == (0.82, "ot", 1.0)
+    path = config.method.path
+    assert (path.t_anchor, path.coupling, path.sigma) == (0.82, "ot", 1.0)
     assert (config.sample.kappa, config.sample.scorer, config.sample.repetition_penalty) == (0.8, "confidence", 0.0)
-    assert parameters(config.model) == pytest.approx(165e6, rel=0.05)
-    assert 20e6 < parameters(recipe("gsm-small").model) < 40e6
+    assert size(config) == pytest.approx(165e6, rel=0.05)
+    assert 20e6 < size(recipe("gsm-small")) < 40e6
+
+
+def size(config) -> int:
+    """Parameters of a recipe's network."""
+    with torch.device("meta"):
+        return parameters(method_of(config).build())

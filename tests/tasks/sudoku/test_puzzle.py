@@ -64,7 +64,7 @@ def test_four_by_four():
         ("\n".join([*ROWS[:2], "12a000000", *ROWS[3:]]), "line 3, character 3: 'a'"),
         ("٣" + PUZZLE[1:], "does not belong"),  # a digit in Arabic script is none of ours
         ("-" + PUZZLE[1:], "line 1, character 1: '-' does not belong"),  # not a frame: it stands among cells
-        (f"puzzle,solution\n{PUZZLE},{SOLUTION}\n", "a CSV of puzzles: dbtm eval sudoku --puzzles"),
+        (f"puzzle,solution\n{PUZZLE},{SOLUTION}\n", "a CSV of puzzles: `dbtm eval sudoku` takes it"),
         ("5" + "0" * 15, "5 is no digit of a 4 x 4 grid: use 1 to 4"),
     ],
 )

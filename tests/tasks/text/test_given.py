@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers(task):
     n = n_tokens(task, prompt.rstrip())
     with pytest.raises(UsageError, match=f"^{n} given and at least 1 generated tokens are more than the {LENGTH} "):
         place(task, around(prompt, ""))
-    with pytest.raises(UsageError, match=f"at least 18 generated tokens .* {LENGTH} .* or a smaller --hole"):
+    with pytest.raises(UsageError, match=f"at least 18 generated tokens .* {LENGTH} .* or smaller holes"):
         place(task, template("____ fox ____"), hole=9)
     just = "a" * (LENGTH - 1)
     assert n_tokens(task, just) == LENGTH - 1, "the test needs a letter a token"

@@ -183,13 +183,13 @@ def test_large_vocabularies(words, documents, tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"length": 0}, "--length 0"),
+        ({"length": 0}, "length 0 is too short"),
         ({"length": 2, "edges": True}, "at least 3 tokens"),
         ({"length": 10**20}, "is too long: blocks hold at most"),
-        ({"length": 8, "validation": 1.0}, "--validation 1.0"),
-        ({"length": 8, "validation": -0.1}, "--validation"),
-        ({"length": 8, "seed": -1}, "--seed -1"),
-        ({"length": 8, "dtype": "int8"}, "--dtype int8 is not a choice"),
+        ({"length": 8, "validation": 1.0}, "validation 1.0"),
+        ({"length": 8, "validation": -0.1}, "validation -0.1"),
+        ({"length": 8, "seed": -1}, "seed -1"),
+        ({"length": 8, "dtype": "int8"}, "dtype int8 is not a choice"),
     ],
 )
 def test_layouts_that_make_no_sense(values, message):
@@ -240,7 +240,7 @@ def test_where_a_set_may_be_written(made, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "diary.txt").write_text("dear")
     for path, message in [
-        (folder, "--force"),
+        (folder, "force it to be overwritten"),
         (tmp_path / "home", "is not prepared"),
         (tmp_path / "a" / "b", "no folder"),
     ]:
@@ -271,12 +271,12 @@ def test_damage_is_found_by_name(made):
         _ = Prepared(folder).train
     for name in ("bos", "eos", "wrap", "tokenizer", "vocab"):
         (folder / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k != name}))
-        with pytest.raises(UsageError, match=rf"manifest\.json is damaged: KeyError '{name}'"):
+        with pytest.raises(UsageError, match=rf"manifest\.json is damaged: .*{name}"):
             Prepared(folder)
     for text, message in [
         ("{", "is damaged"),
         ("[]", "is damaged"),
-        ("{}", "is damaged: KeyError 'format'"),
+        ("{}", "is damaged: .*format"),
         ('{"kind": "gsm8k"}', "is something else than prepared text"),
     ]:
         (folder / "manifest.json").write_text(text)
@@ -317,5 +317,5 @@ def test_training_text_is_not_read_through_to_open_it(made, monkeypatch):
 def test_another_format_is_refused(made):
     folder, manifest = made
     (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 9}))
-    with pytest.raises(UsageError, match="has format 9, this version reads 1"):
+    with pytest.raises(UsageError, match="has format '9', this version reads 1"):
         Prepared(folder)

@@ -260,7 +260,7 @@ def test_standard_input(monkeypatch):
     with pytest.raises(UsageError, match="the standard input holds no text"):
         read("-")
     feed(json_lines("body"))
-    with pytest.raises(UsageError, match="the standard input looks like JSON lines: read it with --field text, or"):
+    with pytest.raises(UsageError, match="the standard input looks like JSON lines: name the field of its text, or"):
         read("-")
     feed("{not JSON}\nbut text")
     assert read("-") == ["{not JSON}", "but text"]
@@ -313,11 +313,11 @@ def test_bad_utf8_is_named_by_file_and_position(tmp_path, monkeypatch, chunk):
         (
             "a.jsonl",
             b'{"body": "a"}\n',
-            "line 1 has no text in 'text' .it has 'body'.: name the right one with --field",
+            "line 1 has no text in 'text' .it has 'body'.: name the right field",
         ),
         ("a.jsonl", b'{"text": 3}\n', "line 1 has a number in 'text', not text"),
         ("a.jsonl", b'{"text": null}\n', "line 1 has null in 'text', not text"),
-        ("a.jsonl", b'{"text": ["a"]}\n', "line 1 has a list in 'text', not text: name the right one with --field"),
+        ("a.jsonl", b'{"text": ["a"]}\n', "line 1 has a list in 'text', not text: name the right field"),
         ("a.jsonl", b"[1]\n", "it is not an object"),
         ("a.jsonl", rb'{"text": "a\ud800"}', "half of a surrogate pair"),
         ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),

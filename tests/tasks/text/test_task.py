@@ -1,24 +1,18 @@
-"""The task: batches are a function of the index alone, every epoch is a permutation, and one-step entropy is told."""
+"""The task: batches are a function of the index alone, every epoch is a permutation, and held-out text stays apart."""
 
 import hashlib
 import shutil
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import entropy
 
-from dbtm.config import SampleConfig
 from dbtm.core.errors import UsageError
-from dbtm.sampling.sampler import Sampler
-from dbtm.tasks.base import task_class
-from dbtm.tasks.text import task as module
+from dbtm.core.registry import TASKS
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.prepare import Layout, prepare
 from dbtm.tasks.text.sources import whole
 from dbtm.tasks.text.task import Text
-from tests.conftest import random_map
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +28,7 @@ def task(folder):
 
 
 def test_it_is_known_by_name():
-    assert task_class("text") is Text
+    assert TASKS.get("text") is Text
 
 
 def test_every_epoch_visits_each_block_once_in_an_order_of_its_own(task):
@@ -77,21 +71,10 @@ def test_validation_is_apart_and_words_come_back(task, documents):
     assert task.text(np.array([*task.encode("a lazy fox"), 0])) == "a lazy fox<|endoftext|>"
 
 
-def test_quick_evaluation_measures_variety(task, monkeypatch):
-    monkeypatch.setattr(module, "MOST_LOGITS", 300 * 16 * 7)  # batches of 7: 20 is not a multiple of it
-    sampler = Sampler(random_map(vocab=300, length=16), SampleConfig(), task)
-    found = task.evaluate(sampler, seed=3)
-    assert sampler.batch == 1024
-    for nfe in (1, 4):
-        tokens = sampler.sample(20, nfe=nfe, seed=3).tokens
-        want = np.mean([entropy(np.unique(row, return_counts=True)[1]) for row in tokens])
-        assert found[f"entropy_{nfe}"] == pytest.approx(want)
-        assert found[f"entropy_distance_{nfe}"] == pytest.approx(want - found["entropy_data"])
-        assert found[f"entropy_together_{nfe}"] == pytest.approx(entropy(np.unique(tokens, return_counts=True)[1]))
-        pairs = [len(set(pairwise(row))) / 15 for row in tokens.tolist()]
-        assert found[f"distinct2_{nfe}"] == pytest.approx(np.mean(pairs))
-    real = [entropy(np.unique(row, return_counts=True)[1]) for row in task.validation(20)]
-    assert found["entropy_data"] == pytest.approx(np.mean(real))
+def test_held_out_examples_are_validation_text(task):
+    examples = task.held_out_examples(5)
+    np.testing.assert_array_equal(examples.tokens, task.validation(5))
+    assert examples.prompt is None
 
 
 def test_damaged_validation_text_is_found_before_training(folder, tmp_path):
@@ -103,13 +86,11 @@ def test_damaged_validation_text_is_found_before_training(folder, tmp_path):
         replace(task).prepare_evaluation()
 
 
-def test_without_validation_there_is_no_reference(words, documents, tmp_path):
+def test_without_validation_there_are_no_held_out_examples(words, documents, tmp_path):
     prepare([(None, whole(documents))], words, tmp_path / "set", Layout(16, validation=0))
     task = Text(data=str(tmp_path / "set"), vocab=300, length=16, evaluate_n=4)
     task.prepare_evaluation()
-    found = task.evaluate(Sampler(random_map(vocab=300, length=16), SampleConfig(), task), seed=0)
-    assert "entropy_1" in found
-    assert not [name for name in found if "data" in name or "distance" in name]
+    assert task.held_out_examples(3) is None
     assert task.validation(3).shape == (0, 16)
 
 
@@ -142,7 +123,7 @@ def test_data_that_has_moved(task, folder, words, documents, tmp_path):
     prepare([(None, whole(documents))], other, tmp_path / "other", Layout(16, validation=0.1))
     with pytest.raises(UsageError, match=rf"prepared with another tokenizer than this model's, {gone.tokenizer}"):
         gone.at(str(tmp_path / "other"))
-    with pytest.raises(UsageError, match=rf"--tokenizer {gone.tokenizer} --length 16 "):
+    with pytest.raises(UsageError, match=rf"tokenizer {gone.tokenizer}, length 16\) and name its folder, task\.data"):
         _ = replace(gone, data="").prepared
     prepare([(None, whole(documents))], words, tmp_path / "short", Layout(8, validation=0.1))
     with pytest.raises(UsageError, match="length 8"):

@@ -76,8 +76,12 @@ def load(name: str) -> tuple[Any, Any]:
         logging.getLogger(library).setLevel(logging.CRITICAL)  # retries and reports of many lines
     options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name)
-        found: Any = AutoModelForCausalLM.from_pretrained(name, **options)
+        refuse_code(name)
+        # False, not left out: transformers would ask on the standard input whether to run a repository's code
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        found: Any = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=False, **options)
+    except UsageError:
+        raise
     except Exception as error:  # a damaged file has many: OSError, ValueError, RuntimeError, SafetensorError
         said = shorten(str(error), 240, placeholder=" ...") or type(error).__name__
         where = "the folder cannot be loaded" if Path(name).is_dir() else "it is no folder with one, and the hub says"
@@ -91,6 +95,23 @@ def load(name: str) -> tuple[Any, Any]:
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise UsageError(f"the judge '{name}' has no tokenizer: its files must stand beside the weights")
     return tokenizer, model
+
+
+def refuse_code(name: str) -> None:
+    """Refuse a folder or repository that brings code of its own, before anything else of it is loaded."""
+    from transformers import PretrainedConfig
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    said = PretrainedConfig.get_config_dict(name)[0], get_tokenizer_config(name)
+    for values, file in zip(said, ("config.json", "tokenizer_config.json")):
+        if "auto_map" in values:
+            raise UsageError(
+                f"the judge '{name}' brings code of its own ({file} has auto_map), which is not run here: choose a model "
+                "that transformers knows itself"
+            )
+    kernels = [said[0].get(key) for key in ("attn_implementation", "_attn_implementation")]
+    if any("/" in str(kernel) for kernel in kernels):
+        raise UsageError(f"the judge '{name}' asks for attention code of the hub, which is not run here")
 
 
 def digest(folder: Path) -> str:

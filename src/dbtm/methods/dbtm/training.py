@@ -327,4 +327,3 @@ class DBTM(Method[Config, Options]):
 
     def sample(self, network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
         return SAMPLERS[options.sampler](network, given, options, seed, watch)
-

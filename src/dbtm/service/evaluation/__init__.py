@@ -1,7 +1,7 @@
 """Evaluating a checkpoint: Sudoku puzzles it solves, word problems its programs solve, its text under a judge.
 
-An evaluation yields its result so far: first when model and data are there and before the long work, then after every
-part of it. The last result is the whole one: `*_, result = evaluate_text(request)`.
+An evaluation yields its result so far after every part of the work, so that what is done can be kept. The last result
+is the whole one: `*_, result = evaluate_text(request)`.
 """
 
 from dbtm.service.progress import Cancelled, Progress
@@ -14,6 +14,6 @@ class Meter:
         self.progress, self.before = progress, 0
 
     def __call__(self, done: int, total: int | None = None) -> None:
+        self.progress.advance(self.before + done, total)
         if self.progress.cancelled():
             raise Cancelled
-        self.progress.advance(self.before + done, total)

@@ -24,8 +24,8 @@ from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.text.task import Text
 
 
-@dataclass(frozen=True)
-class TextRequest:
+@dataclass(frozen=True, kw_only=True)
+class TextEvaluationRequest:
     """Samples of a checkpoint, or those of a file, for a judge."""
 
     checkpoint: str | None = None
@@ -42,12 +42,11 @@ class TextRequest:
 
 
 @dataclass(frozen=True)
-class TextResult:
+class TextEvaluation:
     """Sets of samples, and their numbers."""
 
     judge: dict[str, Any] | None  # as it describes itself
     made: dict[str, Any]
-    notes: tuple[str, ...] = ()  # what a reader of the numbers should know
     sets: tuple[SampleSet, ...] = ()
     scores: tuple[TextScore, ...] = ()
 
@@ -63,20 +62,19 @@ class TextResult:
         }
 
 
-def evaluate_text(request: TextRequest, progress: Progress = Progress()) -> Iterator[TextResult]:
+def evaluate_text(request: TextEvaluationRequest, progress: Progress = Progress()) -> Iterator[TextEvaluation]:
     """Generative perplexity, entropy and repetition; a result when all is drawn, and after every set judged."""
     if (request.checkpoint is None) == (request.samples is None):
         raise UsageError("either a checkpoint or a file of samples must be given")
-    sampler, settings, notes = None, list[dict[str, Any]](), tuple[str, ...]()
+    sampler, settings = None, list[dict[str, Any]]()
     if request.checkpoint is not None:
-        sampler, notes = load_text_model(request.checkpoint, request.device, request.batch, request.data)
+        sampler = load_text_model(request.checkpoint, request.device, request.batch, request.data, progress)
         wanted = [resolve(sampler, each) for each in over_budgets(sampler, request.budgets, request.options)]
         settings = list({key(each): each for each in wanted}.values())  # what is the same is drawn once
     sets = tuple(read_sets(request.samples)) if request.samples is not None else ()
     judge = None if request.judge is None else load_judge(request.judge, request.device)
     machine = torch.device("cpu") if judge is None else judge.device
-    result = TextResult(None if judge is None else judge.describe(), made(machine), notes)
-    yield result
+    result = TextEvaluation(None if judge is None else judge.describe(), made(machine))
     if sampler is not None and request.checkpoint is not None:
         sets = tuple(_draw(request, request.checkpoint, sampler, settings, progress))
     yield (result := replace(result, sets=sets))
@@ -88,7 +86,11 @@ def evaluate_text(request: TextRequest, progress: Progress = Progress()) -> Iter
 
 
 def _draw(
-    request: TextRequest, checkpoint: str, sampler: Sampler, settings: list[dict[str, Any]], progress: Progress
+    request: TextEvaluationRequest,
+    checkpoint: str,
+    sampler: Sampler,
+    settings: list[dict[str, Any]],
+    progress: Progress,
 ) -> Iterator[SampleSet]:
     """A set for every setting, and the references last."""
     compared = references(text_task(sampler.task), request.n) if request.references else []
@@ -101,28 +103,27 @@ def _draw(
     yield from compared
 
 
-def load_text_model(
-    checkpoint: str, device: str, batch: int | None, data: Path | None
-) -> tuple[Sampler, tuple[str, ...]]:
-    """The sampler of a checkpoint that was trained on text, and notes on it; `data` is where the text is now."""
+def load_text_model(checkpoint: str, device: str, batch: int | None, data: Path | None, progress: Progress) -> Sampler:
+    """The sampler of a checkpoint that was trained on text; `data` is where the text is now."""
     sampler = load(checkpoint, device)
     text_task(sampler.task)
-    notes = move_data(sampler, checkpoint, data)
+    move_data(sampler, checkpoint, data, progress)
     sampler.batch = batch or fitting_batch(sampler)
-    return sampler, notes
+    return sampler
 
 
-def move_data(sampler: Sampler, checkpoint: str, data: Path | None) -> tuple[str, ...]:
-    """Have the sampler's task read its text from `data`, where that is named; notes on text it may have seen."""
+def move_data(sampler: Sampler, checkpoint: str, data: Path | None, progress: Progress) -> None:
+    """Have the sampler's task read its text from `data`, where that is named; a note where it is not the text that the
+    checkpoint was trained on.
+    """
     if data is not None:
         if not isinstance(sampler.task, Text):
             raise UsageError("only a checkpoint that was trained on prepared text has data that may lie elsewhere")
         sampler.task = sampler.task.at(str(data))
     task = sampler.task
     if not isinstance(task, Text):
-        return ()
+        return
     state = find(checkpoint) / "state.json"
     trained_on = json.loads(state.read_text()).get("data") if state.is_file() else None
     if trained_on and Path(task.data, MANIFEST).is_file() and trained_on != task.data_sha256():
-        return (f"{checkpoint} was not trained on {task.data}: it may have seen the text held out there",)
-    return ()
+        progress.note(f"{checkpoint} was not trained on {task.data}: it may have seen the text held out there")

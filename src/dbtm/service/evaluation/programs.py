@@ -27,8 +27,8 @@ from dbtm.tasks.gsm8k.synthetic import held_out
 SYNTHETIC = 500  # problems, where neither a file nor a number is named
 
 
-@dataclass(frozen=True)
-class ProgramsRequest:
+@dataclass(frozen=True, kw_only=True)
+class ProgramsEvaluationRequest:
     """Word problems for the programs of a checkpoint; without one, the programs that a file holds are run."""
 
     checkpoint: str | None = None
@@ -45,7 +45,7 @@ class ProgramsRequest:
 
 
 @dataclass(frozen=True)
-class ProgramsResult:
+class ProgramsEvaluation:
     """Problems solved at every setting."""
 
     data: dict[str, Any]
@@ -71,7 +71,9 @@ class ProgramsResult:
                 yield {"index": i, **budget, **problem.document()}
 
 
-def evaluate_programs(request: ProgramsRequest, progress: Progress = Progress()) -> Iterator[ProgramsResult]:
+def evaluate_programs(
+    request: ProgramsEvaluationRequest, progress: Progress = Progress()
+) -> Iterator[ProgramsEvaluation]:
     """Accuracy with intervals and kinds of failure; a result after every setting."""
     if (request.checkpoint is None) == (request.programs is None):
         raise UsageError("either a checkpoint or a file of programs must be given")
@@ -83,8 +85,9 @@ def evaluate_programs(request: ProgramsRequest, progress: Progress = Progress())
     examples, data = _problems(request)
     device = torch.device("cpu") if sampler is None else sampler.device
     with Sandbox(workers=request.workers) as sandbox:
-        result = ProgramsResult(data, made(device), tuple(sandbox.means), tuple(sandbox.missing), model)
-        yield result
+        result = ProgramsEvaluation(data, made(device), tuple(sandbox.means), tuple(sandbox.missing), model)
+        if sandbox.missing:
+            progress.note(f"the sandbox is without {', '.join(sandbox.missing)} here (see dbtm doctor)")
         for score, problems in _program_scores(request, sampler, settings, examples, sandbox, progress):
             scores, each = (*result.scores, score), (*result.problems, tuple(problems))
             yield (result := replace(result, scores=scores, problems=each))
@@ -100,7 +103,7 @@ def _programs_model(checkpoint: str, device: str, batch: int | None, tokenizer: 
     return sampler
 
 
-def _problems(request: ProgramsRequest) -> tuple[list[Example], dict[str, Any]]:
+def _problems(request: ProgramsEvaluationRequest) -> tuple[list[Example], dict[str, Any]]:
     """The problems, and what the JSON says about them."""
     path, wanted = (request.programs, "code") if request.programs is not None else (request.data, "question")
     seed = {} if request.checkpoint is None else {"seed": request.seed}
@@ -112,7 +115,7 @@ def _problems(request: ProgramsRequest) -> tuple[list[Example], dict[str, Any]]:
 
 
 def _program_scores(
-    request: ProgramsRequest,
+    request: ProgramsEvaluationRequest,
     sampler: Sampler | None,
     settings: list[dict[str, Any]],
     examples: list[Example],

@@ -23,8 +23,8 @@ from dbtm.tasks.sudoku.clues import clue_range
 from dbtm.tasks.sudoku.task import Sudoku
 
 
-@dataclass(frozen=True)
-class SudokuRequest:
+@dataclass(frozen=True, kw_only=True)
+class SudokuEvaluationRequest:
     """Puzzles of a file, or `n` new ones for every count of clues."""
 
     checkpoint: str = "sudoku"
@@ -50,10 +50,10 @@ class PuzzleSet:
 
 
 @dataclass(frozen=True)
-class SudokuResult:
+class SudokuEvaluation:
     """Solve rates of every set of puzzles at every setting."""
 
-    request: SudokuRequest
+    request: SudokuEvaluationRequest
     sets: tuple[PuzzleSet, ...]
     model: dict[str, Any]
     data: dict[str, Any]
@@ -68,7 +68,7 @@ class SudokuResult:
         return sudoku.for_every_threshold(score, self.request.kappas)
 
 
-def evaluate_sudoku(request: SudokuRequest, progress: Progress = Progress()) -> Iterator[SudokuResult]:
+def evaluate_sudoku(request: SudokuEvaluationRequest, progress: Progress = Progress()) -> Iterator[SudokuEvaluation]:
     """Exact-solve rates; a result after every setting of every set."""
     if (request.puzzles is None) == (not request.clues):
         raise UsageError("either a file of puzzles or counts of clues must be given")
@@ -79,8 +79,7 @@ def evaluate_sudoku(request: SudokuRequest, progress: Progress = Progress()) -> 
     sets, data = _puzzles(request, task, progress)
     # what the paper's own model costs, by its sizes
     model = describe_model(sampler, request.checkpoint) | {"paper": cost_of_run(recipe("sudoku-paper"))}
-    result = SudokuResult(request, sets, model, data | {"seed": request.seed}, made(sampler.device))
-    yield result
+    result = SudokuEvaluation(request, sets, model, data | {"seed": request.seed}, made(sampler.device))
     for i, group in enumerate(result.sets):
         n, meter = len(group.puzzles_BC), Meter(progress)
         of_clues = f" with {group.clues} clues" if group.clues else ""
@@ -95,7 +94,9 @@ def evaluate_sudoku(request: SudokuRequest, progress: Progress = Progress()) -> 
             yield replace(result, sets=sets)
 
 
-def _puzzles(request: SudokuRequest, task: Sudoku, progress: Progress) -> tuple[tuple[PuzzleSet, ...], dict[str, Any]]:
+def _puzzles(
+    request: SudokuEvaluationRequest, task: Sudoku, progress: Progress
+) -> tuple[tuple[PuzzleSet, ...], dict[str, Any]]:
     """The sets, and what the JSON says about them."""
     if request.puzzles is not None:
         puzzles_BC, solutions_BC = csvfile.read(request.puzzles)
@@ -112,6 +113,7 @@ def _puzzles(request: SudokuRequest, task: Sudoku, progress: Progress) -> tuple[
     sets = []
     for clues in request.clues:
         progress.stage(f"making {request.n} puzzles with {clues} clues", request.n)
-        sets.append(PuzzleSet(*sudoku.held_out(task, clues, request.n, request.seed, Meter(progress)), clues))
-        progress.advance(request.n)
+        meter = Meter(progress)
+        sets.append(PuzzleSet(*sudoku.held_out(task, clues, request.n, request.seed, meter), clues))
+        meter(request.n)
     return tuple(sets), {"clues": list(request.clues), "n": request.n}

@@ -2,6 +2,7 @@
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -33,9 +34,16 @@ class Line(NamedTuple):
         return not isinstance(self.expression, ast.Name | ast.Constant)
 
 
+def parsed(code: str) -> ast.Module:
+    """The syntax tree of a program. Python warns of odd ones, on the standard error and for each: here it does not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(code)
+
+
 def straight_lines(code: str) -> list[Line]:
     """The lines of a function that assigns and returns, and nothing else; ValueError for any other program."""
-    match ast.parse(code).body:
+    match parsed(code).body:
         case [ast.FunctionDef(body=body)]:
             return [_line(statement) for statement in body]
     raise ValueError("not a single function")

@@ -8,11 +8,14 @@ it.
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from dbtm.core.errors import UsageError
 from dbtm.tasks.gsm8k.annotations import program
 from dbtm.tasks.gsm8k.answers import MARK, gold
+from dbtm.tasks.hub import load_dataset
+from dbtm.tasks.text.streams import first_line
 
 PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 
@@ -51,15 +54,13 @@ def check(path: Path) -> None:
 def hub(name: str, *wanted: str) -> Iterator[Example]:
     """The training split of a data set of the Hugging Face hub, streamed."""
     try:
-        from datasets import load_dataset
-    except ImportError:
-        raise UsageError(f"the data set {name} needs the package datasets: pip install 'dbtm[hf]'") from None
-    try:
         records: Iterable[Any] = load_dataset(name, split="train", streaming=True)
         for n, record in enumerate(records, 1):
             yield _example(record, f"{name}, record {n}", wanted)
     except UsageError:
         raise
+    except ImportError:
+        raise UsageError(f"the data set {name} needs the package datasets: pip install 'dbtm[hf]'") from None
     except Exception as error:  # whatever the network and the hub come up with
         reason = str(error).strip().split("\n")[0]
         raise UsageError(f"the data set {name} cannot be read ({reason}): give a local file instead") from None
@@ -73,7 +74,9 @@ def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
         record, worked = {**record, "code": program(solution) or ""}, True
     for field in wanted:
         if field not in record:
-            raise UsageError(f"{where} has no '{field}' (it has {', '.join(map(repr, record)) or 'nothing'})")
+            raise UsageError(
+                f"{where} has no '{field}' (it has {shorten(', '.join(map(repr, record)), 300) or 'nothing'})"
+            )
     for field in ("question", "code"):
         text = record.get(field, "")
         if not isinstance(text, str) or any("\ud800" <= c <= "\udfff" for c in text):
@@ -113,5 +116,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
             for record in batch.to_pylist():
                 n += 1
                 yield f"{path}, row {n}", record
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
+    except (UsageError, MemoryError):
+        raise
+    except Exception as error:  # the library has many: OSError, ValueError, NotImplementedError
+        raise UsageError(f"cannot read {path}: {first_line(error)}") from None

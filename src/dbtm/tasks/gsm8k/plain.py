@@ -2,13 +2,14 @@
 
 import ast
 
+from dbtm.tasks.gsm8k.arithmetic import parsed
 from dbtm.tasks.gsm8k.data import Example
 
 
 def plain(example: Example) -> Example | None:
     """The example with its program printed anew from its syntax tree; None where it is no program."""
     try:
-        tree = ast.parse(example.code)
+        tree = parsed(example.code)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
                 node.body = node.body[1:] or [ast.Pass()]

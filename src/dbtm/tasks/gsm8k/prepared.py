@@ -22,7 +22,7 @@ import numpy as np
 
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
-from dbtm.tasks.folder import MANIFEST, published
+from dbtm.tasks.folder import MANIFEST, published, read_manifest, recover, whole_number
 from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.layout import Layout, Row
 
@@ -127,11 +127,15 @@ class Prepared:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
+        recover(self.folder)
         try:
-            manifest: dict[str, Any] = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            kind, self.examples = manifest["kind"], int(manifest["examples"])
-            self.files: dict[str, str] = dict(manifest.get("files", {}))
-            self.vocab, self.length, self.tokens = (int(manifest[name]) for name in ("vocab", "length", "tokens"))
+            manifest = read_manifest(self.folder)
+            kind, files = manifest["kind"], manifest.get("files", {})
+            self.files: dict[str, str] = dict(files) if isinstance(files, dict) else {}
+            self.vocab = whole_number(manifest, "vocab", 1, MOST_VOCAB)
+            self.length = whole_number(manifest, "length", 1, MOST_VOCAB)  # prompts.bin holds no longer ones
+            self.examples = whole_number(manifest, "examples", 1, 1 << 40)
+            self.tokens = whole_number(manifest, "tokens", 1, 1 << 50)
         except OSError:
             raise UsageError(f"{folder} is not a prepared set: make one with `dbtm data gsm8k`") from None
         except (ValueError, KeyError, TypeError):
@@ -144,7 +148,20 @@ class Prepared:
 
     def row(self, i: int) -> Row:
         tokens, starts, prompts = self._arrays
-        return Row(tokens[starts[i] : starts[i + 1]].tolist(), int(prompts[i]))
+        begin, end, prompt = int(starts[i]), int(starts[i + 1]), int(prompts[i])
+        if not 0 <= begin <= end <= begin + self.length or end > len(tokens):
+            raise UsageError(f"{self.folder / 'starts.bin'} is damaged: example {i} is from {begin} to {end}")
+        row = tokens[begin:end]
+        if prompt > len(row):
+            raise UsageError(
+                f"{self.folder / 'prompts.bin'} is damaged: of example {i}'s {len(row)}, {prompt} are given"
+            )
+        if len(row) and row.max() >= self.vocab:
+            raise UsageError(
+                f"{self.folder / 'tokens.bin'} is damaged: it has the token {row.max()}, but the vocabulary ends at "
+                f"{self.vocab - 1}"
+            )
+        return Row(row.tolist(), prompt)
 
     def verify(self) -> None:
         """Read everything through and compare. Opening a set compares the sizes alone: TinyGSM's has gigabytes."""

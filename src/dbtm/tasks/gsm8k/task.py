@@ -60,9 +60,7 @@ class Gsm8k(Task):
     @cached_property
     def prepared(self) -> Prepared:
         if not self.data:
-            raise UsageError(
-                "no problems to train on: prepare some (`dbtm data gsm8k`) and name the folder, task.data"
-            )
+            raise UsageError("no problems to train on: prepare some (`dbtm data gsm8k`) and name the folder, task.data")
         found = Prepared(self.data)
         if (found.vocab, found.length) != (self.vocab, self.length):
             raise UsageError(
@@ -80,7 +78,7 @@ class Gsm8k(Task):
                 "no tokenizer: prepare problems (`dbtm data gsm8k`) and name the folder, task.data, or name a "
                 "tokenizer's file, task.tokenizer"
             )
-        found = tokenizers.load(self.tokenizer or self.data)
+        found = tokenizers.load_file(self.tokenizer or self.data)
         if tokenizers.size(found) != self.vocab:
             raise UsageError(
                 f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(found)} entries, but "

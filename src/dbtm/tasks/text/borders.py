@@ -19,17 +19,24 @@ class Borders(NamedTuple):
     def text(self) -> str:
         return json.dumps(self._asdict()) + "\n"
 
-    @staticmethod
-    def of_set(manifest: dict[str, Any]) -> "Borders":
-        """Those of a prepared set."""
-        return Borders(
-            int(manifest["bos"]["id"]), int(manifest["eos"]["id"]), bool(manifest["wrap"]["bos_eos_around_block"])
-        )
+    def checked(self, vocab: int) -> "Borders":
+        """These, where they are tokens of a vocabulary; a ValueError where they are not."""
+        if not all(type(token) is int and 0 <= token < vocab for token in (self.bos, self.eos)):
+            raise ValueError("bos and eos are not tokens")
+        if type(self.around) is not bool:
+            raise ValueError("around is not true or false")
+        return self
 
     @staticmethod
-    def read(path: Path) -> "Borders":
+    def of_set(manifest: dict[str, Any], vocab: int) -> "Borders":
+        """Those of a prepared set."""
+        bos, eos, wrap = manifest["bos"]["id"], manifest["eos"]["id"], manifest["wrap"]
+        return Borders(bos, eos, wrap["bos_eos_around_block"]).checked(vocab)
+
+    @staticmethod
+    def read(path: Path, vocab: int) -> "Borders":
         """Those that a checkpoint carries."""
         try:
-            return Borders(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError):
+            return Borders(**json.loads(path.read_text(encoding="utf-8"))).checked(vocab)
+        except (OSError, ValueError, TypeError, RecursionError):
             raise UsageError(f"{path} is damaged: it does not tell bos, eos and around") from None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbtm.core.errors import UsageError
+from dbtm.tasks.hub import load_dataset
 from dbtm.tasks.text.prepare import Part
 from dbtm.tasks.text.sources import Documents, find, pieces, whole
 from dbtm.tasks.text.streams import Tick
@@ -60,17 +61,15 @@ class Corpus:
 
     def from_hub(self) -> list[Part]:
         """All splits through `datasets`, which keeps them on disk."""
-        try:
-            from datasets import load_dataset
-        except ImportError:
-            raise UsageError(
-                f"{self.name} comes through Hugging Face datasets: pip install 'dbtm[hf]', or name a local copy"
-            ) from None
         loaded = []
         for ours, theirs in self.splits:
             try:
                 with quiet_hub():
                     loaded.append((ours, load_dataset(self.hub, split=theirs, revision=self.revision)))
+            except ImportError:
+                raise UsageError(
+                    f"{self.name} comes through Hugging Face datasets: pip install 'dbtm[hf]', or name a local copy"
+                ) from None
             except Exception as error:  # no network, no such revision ...: the library has many
                 reason = str(error).strip().split("\n")[0]
                 raise UsageError(f"cannot load {self.hub} ({reason}): name a local copy") from None

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from dbtm.core.errors import UsageError, nearest
-from dbtm.tasks.text.streams import Tick
+from dbtm.tasks.text.streams import Tick, first_line
 
 MOST_LINE = 1 << 28  # characters
 
@@ -50,7 +51,11 @@ def _json_text(line: str, where: str, field: str) -> str:
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
         raise UsageError(f"{where} is not JSON that can be read: {error}") from None
     if not isinstance(record, dict) or field not in record:
-        has = f"it has {', '.join(map(repr, record))}" if isinstance(record, dict) else "it is not an object"
+        has = (
+            f"it has {shorten(', '.join(map(repr, record)), 300)}"
+            if isinstance(record, dict)
+            else "it is not an object"
+        )
         raise UsageError(f"{where} has no text in '{field}' ({has}): name the right field")
     text = record[field]
     if not isinstance(text, str):
@@ -82,10 +87,10 @@ def parquet(path: str, tick: Tick, field: str) -> Iterator[str]:
             for batch in file.iter_batches(1024, row_groups=[group], columns=[field]):
                 yield from (text for text in batch.column(0).to_pylist() if text is not None)
             tick(size * (group + 1) // groups - size * group // groups)
-    except UsageError:
+    except (UsageError, MemoryError):
         raise
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+    except Exception as error:  # the library has many: OSError, ValueError, NotImplementedError
+        raise UsageError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def _check_text(path: str, column: Any) -> None:

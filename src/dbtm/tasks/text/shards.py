@@ -8,7 +8,6 @@ DIR/
 """
 
 import hashlib
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,8 +16,9 @@ import numpy as np
 
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
-from dbtm.tasks.folder import MANIFEST
+from dbtm.tasks.folder import MANIFEST, file_name, read_manifest, recover, whole_number
 from dbtm.tasks.text.borders import Borders
+from dbtm.tasks.text.streams import first_line
 
 FORMAT = 1
 SPLITS = ("train", "validation")
@@ -93,10 +93,10 @@ def spread(n: int, among: int) -> np.ndarray:
 
 
 class Blocks:
-    """(N, L) tokens over memory-mapped shards; `blocks[rows]` gives int64 rows."""
+    """(N, L) tokens over memory-mapped shards; `blocks[rows]` gives int64 rows, all of them tokens of the vocabulary."""
 
-    def __init__(self, shards: list[np.ndarray], length: int):
-        self.shards, self.length = shards, length
+    def __init__(self, shards: list[np.ndarray], length: int, vocab: int, paths: list[Path]):
+        self.shards, self.length, self.vocab, self.paths = shards, length, vocab, paths
         self.ends = np.cumsum([len(shard) for shard in shards], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -107,7 +107,13 @@ class Blocks:
         out = np.empty((len(rows), self.length), dtype=np.int64)
         for i in np.unique(which):
             chosen = which == i
-            out[chosen] = self.shards[i][rows[chosen] - (self.ends[i] - len(self.shards[i]))]
+            found = self.shards[i][rows[chosen] - (self.ends[i] - len(self.shards[i]))]
+            if found.size and found.max() >= self.vocab:
+                raise UsageError(
+                    f"{self.paths[i]} is damaged: it has the token {found.max()}, but the vocabulary ends at "
+                    f"{self.vocab - 1}: prepare the text again"
+                )
+            out[chosen] = found
         return out
 
 
@@ -120,30 +126,42 @@ class Prepared:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
+        recover(self.folder)
         path = self.folder / MANIFEST
         if not path.is_file():
             raise UsageError(
                 f"{self.folder} is not prepared text: it has no {MANIFEST}; make one with `dbtm data text`"
             )
         try:
-            self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            self.manifest = read_manifest(self.folder)
             if {"kind", "config.json"} & {*self.manifest}:  # problems, a checkpoint
                 raise UsageError(f"{self.folder} is something else than prepared text: make one with `dbtm data text`")
             form = self.manifest["format"]
-            self.length, self.vocab = int(self.manifest["length"]), int(self.manifest["vocab"])
-            self.borders, self.dtype = Borders.of_set(self.manifest), np.dtype(DTYPES[self.manifest["dtype"]])
-            self.tokenizer = self.manifest["tokenizer"]["file"], self.manifest["tokenizer"]["sha256"]
-            self.files = {
-                split: [(s["file"], int(s["blocks"]), s["sha256"]) for s in self.manifest[split]["shards"]]
-                for split in SPLITS
-            }
+            if form != FORMAT:
+                raise UsageError(
+                    f"{path} has format {str(form)[:40]!r}, this version reads {FORMAT}: prepare the text again"
+                )
+            self._read_sizes()
         except UsageError:
             raise
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
-        if form != FORMAT:
-            raise UsageError(f"{path} has format {form}, this version reads {FORMAT}: prepare the text again")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"{path} is damaged: {type(error).__name__} {first_line(error)}") from None
         self._compare(*self.tokenizer)
+
+    def _read_sizes(self) -> None:
+        """What the manifest says; a ValueError, KeyError or TypeError where it cannot be."""
+        said = self.manifest
+        self.length = whole_number(said, "length", 1, SHARD_TOKENS)
+        self.vocab = whole_number(said, "vocab", 1, 1 << 32)
+        self.borders, self.dtype = Borders.of_set(said, self.vocab), np.dtype(DTYPES[said["dtype"]])
+        self.tokenizer = file_name(said["tokenizer"]["file"]), said["tokenizer"]["sha256"]
+        self.files = {
+            split: [
+                (file_name(s["file"]), whole_number(s, "blocks", 0, 1 << 40), s["sha256"])
+                for s in said[split]["shards"]
+            ]
+            for split in SPLITS
+        }
 
     @cached_property
     def train(self) -> Blocks:
@@ -171,11 +189,16 @@ class Prepared:
         return self.folder / name
 
     def _blocks(self, split: str) -> Blocks:
-        shards: list[np.ndarray] = []
+        shards, paths = list[np.ndarray](), list[Path]()
         for name, blocks, _ in self.files[split]:
+            if not blocks:  # an empty file cannot be mapped
+                continue
             path = self._there(name)
             found, wanted = path.stat().st_size, blocks * self.length * self.dtype.itemsize
             if found != wanted:
                 raise UsageError(f"{path} is damaged: it has {found} bytes, not {wanted}")
             shards.append(np.memmap(path, self.dtype, "r", shape=(blocks, self.length)))
-        return Blocks(shards, self.length)
+            paths.append(path)
+        if split == "train" and not shards:
+            raise UsageError(f"{self.folder} is damaged: it has no blocks to train on")
+        return Blocks(shards, self.length, self.vocab, paths)

@@ -18,6 +18,7 @@ CHUNK = 1 << 20
 ZSTD_PIECE = 1 << 10  # compressed bytes at a time: four of them can stand for 128 KiB
 MOST_WINDOW = 1 << 27  # bytes that a zstd frame may ask to be remembered, as for the command zstd
 MOST_HEADER = 1 << 20  # bytes of a tar member's extended header
+READS_AT_END = 64  # that a tar archive's reader may try in vain
 COMPRESSIONS = (".xz", ".gz", ".zst")
 STDIN = "-"
 
@@ -51,6 +52,8 @@ def members_of(path: str, tick: Tick) -> Iterator[tuple[str, Iterator[str]]]:
             fileobj=cast(IO[bytes], _Reader(data)), mode="r|*", bufsize=CHUNK, tarinfo=_Member
         ) as archive:
             for member in archive:
+                if member.issparse():  # a few bytes of it stand for as many zeros as it likes
+                    raise UsageError(f"{path}: {member.name} is a sparse file: unpack the archive and name its folder")
                 if member.isfile():
                     stream = cast(IO[bytes], archive.extractfile(member))
                     chunks = iter(partial(stream.read, CHUNK), b"")
@@ -84,10 +87,16 @@ def _named(path: str) -> Iterator[None]:
     """Damage in one line with the file's name; every compression has exceptions of its own."""
     try:
         yield
-    except UsageError:
+    except (UsageError, MemoryError):
         raise
     except Exception as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+        raise UsageError(f"{path} cannot be read: {first_line(error)}") from None
+
+
+def first_line(error: Exception) -> str:
+    """What a library says of a file, in one short line; it may quote the file."""
+    said = (str(error).strip() or type(error).__name__).split("\n")[0][:300]
+    return said if said.isprintable() else repr(said)[1:-1]
 
 
 def _guarded(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
@@ -157,14 +166,21 @@ def _zstd(raw: BinaryIO, path: str, tick: Tick) -> Iterator[bytes]:
 
 
 class _Reader:
-    """Chunks as a file, read in any size."""
+    """Chunks as a file, read in any size.
+
+    A member that says it is larger than the archive has tarfile read on for ever, so that this has an end.
+    """
 
     def __init__(self, chunks: Iterator[bytes]):
-        self.chunks, self.rest = filter(None, chunks), b""
+        self.chunks, self.rest, self.left = filter(None, chunks), b"", READS_AT_END
 
     def read(self, size: int) -> bytes:
         while len(self.rest) < size and (chunk := next(self.chunks, b"")):
             self.rest += chunk
+        if size and not self.rest:
+            self.left -= 1
+            if self.left < 0:
+                raise tarfile.ReadError("it ends in the middle of a member")
         out, self.rest = self.rest[:size], self.rest[size:]
         return out
 

@@ -59,8 +59,8 @@ class Text(Task):
         if not self.data:
             words = self.tokenizer or "train:8192"
             raise UsageError(
-                f"no text: prepare some (`dbtm data text`, tokenizer {words}, length {self.length}) and name its folder, "
-                "task.data"
+                f"no text: prepare some (`dbtm data text`, tokenizer {words}, length {self.length}) and name its "
+                "folder, task.data"
             )
         found = Prepared(self.data)
         if (found.vocab, found.length) != (self.vocab, self.length):
@@ -91,7 +91,7 @@ class Text(Task):
         from dbtm.tasks.text import tokenizer as tokenizers
 
         moved = replace(self, data=data)
-        if tokenizers.load(str(moved.prepared.folder)).get_vocab() != moved.words.get_vocab():
+        if tokenizers.load_file(str(moved.prepared.folder)).get_vocab() != moved.words.get_vocab():
             raise UsageError(f"{data} was prepared with another tokenizer than this model's, {self.tokenizer}")
         return moved
 
@@ -119,7 +119,7 @@ class Text(Task):
 
         if not self.tokenizer and not self.data:
             raise UsageError("this model's tokenizer is not known: name its file with task.tokenizer")
-        found = tokenizers.load(self.tokenizer or self.data)
+        found = tokenizers.load_file(self.tokenizer or self.data)
         if tokenizers.size(found) != self.vocab:
             raise UsageError(
                 f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(found)} entries, but "
@@ -129,11 +129,19 @@ class Text(Task):
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, without any special ones."""
-        return self.words.encode(text, add_special_tokens=False).ids
+        from dbtm.tasks.text import tokenizer as tokenizers
+
+        words = self.words
+        with tokenizers.guarded(self.tokenizer or self.data):
+            return words.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens_BL: np.ndarray) -> list[str]:
         """The texts of many samples, special tokens spelled out."""
-        return self.words.decode_batch(np.asarray(tokens_BL).tolist(), skip_special_tokens=False)
+        from dbtm.tasks.text import tokenizer as tokenizers
+
+        words = self.words
+        with tokenizers.guarded(self.tokenizer or self.data):
+            return words.decode_batch(np.asarray(tokens_BL).tolist(), skip_special_tokens=False)
 
     def text(self, tokens: np.ndarray) -> str:
         return self.decode(np.asarray(tokens)[None])[0]
@@ -145,7 +153,7 @@ class Text(Task):
 
         carried = Path(self.tokenizer).with_name(BORDERS) if self.tokenizer else None
         if carried is not None and carried.is_file():
-            return Borders.read(carried)
+            return Borders.read(carried, self.vocab)
         if self.data and Path(self.data, MANIFEST).is_file():
             return self.prepared.borders
         return Borders(*tokenizers.edges(self.words), around=False)

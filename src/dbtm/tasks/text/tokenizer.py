@@ -1,9 +1,15 @@
-"""Tokenizers through the `tokenizers` library: by name, from a file, or trained from the input."""
+"""Tokenizers through the `tokenizers` library: by name, from a file, or trained from the input.
+
+The library is written in Rust, where a bug ends in a panic: a BaseException, and lines on the standard error. Files from
+elsewhere provoke some, so that they are tried when they are opened, and every use of them is `guarded`.
+"""
 
 import logging
+import os
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +22,9 @@ FILE = "tokenizer.json"
 END = "<|endoftext|>"  # of the tokenizers that we train
 MOST_TRAINING = 1_000_000_000  # characters that a tokenizer is trained on: more changes nothing but the time it takes
 MOST_SIZE = 1 << 20  # entries that one is trained to have: room for all of them is taken beforehand
+MOST_FILE = 256 << 20  # bytes
 _BYTES = 256
+_TRIAL = "A naïve fox, 北京 12\n \t\0 🦊 don't <|endoftext|></s>"  # what every tokenizer must be able to read
 _ENDS = (END, "</s>", "[SEP]", "<eos>", "[EOS]", "<|end_of_text|>", "<|eot_id|>")
 _BEGINNINGS = ("[CLS]", "<s>", "<bos>", "[BOS]", "<|begin_of_text|>")
 
@@ -58,10 +66,7 @@ def load(name: str) -> Tokenizer:
     if path.is_dir():
         path = path / FILE
     if path.is_file():
-        try:
-            return plain(Tokenizer.from_file(str(path)))
-        except Exception as error:  # the library raises bare Exceptions
-            raise UsageError(f"{path} is not a tokenizer of the `tokenizers` library: {_line(error)}") from None
+        return _from_file(path)
     if path.suffix == ".json" or name.startswith((".", "/", "~")):
         raise UsageError(f"no such tokenizer file: {path}")
     try:
@@ -72,6 +77,70 @@ def load(name: str) -> Tokenizer:
             f"the tokenizer '{name}' is neither here nor to be had from the Hugging Face hub ({_line(error)}): give a "
             f"local file, PATH/{FILE}, or train one"
         ) from None
+
+
+def load_file(name: str) -> Tokenizer:
+    """From a file or a folder, never from the network: for what a checkpoint or a prepared set names."""
+    path = Path(name) / FILE if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        raise UsageError(
+            f"no such tokenizer file: {name}; loading is offline: name a local file with task.tokenizer, PATH/{FILE}"
+        )
+    return _from_file(path)
+
+
+def _from_file(path: Path) -> Tokenizer:
+    """A file that can be read and tried; a file of /proc has no size, and some of them never end."""
+    size = path.stat().st_size
+    if not 0 < size <= MOST_FILE:
+        raise UsageError(
+            f"{path} is not a tokenizer: it has {size} bytes, of which at most {MOST_FILE >> 20} MiB are read"
+        )
+    with guarded(path):
+        found = plain(Tokenizer.from_file(str(path)))
+        # one without a token for the unknown cannot read everything; a panic is not suppressed
+        with suppress(Exception):
+            ids = found.encode(_TRIAL, add_special_tokens=False).ids
+            found.decode_batch([ids, [0]], skip_special_tokens=False)
+        return found
+
+
+@contextmanager
+def guarded(what: object) -> Iterator[None]:
+    """Whatever the library raises within is a line about `what`; what a panic prints is not shown."""
+    try:
+        with _held_back_errors():
+            yield
+    except (UsageError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # the library raises bare Exceptions, and panics
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise UsageError(f"{what} is not a tokenizer of the `tokenizers` library: {_line(error)}") from None
+        raise
+
+
+@contextmanager
+def _held_back_errors() -> Iterator[None]:
+    """What is written to the standard error within is shown afterwards, unless an error comes."""
+    with tempfile.TemporaryFile() as held:
+        try:
+            before = os.dup(2)
+        except OSError:  # there is none
+            yield
+            return
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+            shown = True
+        except BaseException:
+            shown = False
+            raise
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+        held.seek(0)
+        if shown and (said := held.read()):
+            os.write(2, said)
 
 
 @contextmanager
@@ -97,7 +166,7 @@ def plain(tokenizer: Tokenizer) -> Tokenizer:
 
 def size(tokenizer: Tokenizer) -> int:
     """V: one more than the largest id, which may leave gaps."""
-    return max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
 
 def edges(tokenizer: Tokenizer, eos: str | None = None) -> Edges:
@@ -124,6 +193,7 @@ def _first(texts: Iterable[str], most: int) -> Iterator[str]:
             return
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """The first sentence of what a library says."""
-    return str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")
+    said = str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")[:300]
+    return said if said.isprintable() and said else repr(said or type(error).__name__)[1:-1]

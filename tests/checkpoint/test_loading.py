@@ -6,11 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import dbtm
 from dbtm import config as configuration
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.loading import find
+from dbtm.checkpoint.migrate import read_config
 from dbtm.config import OptimConfig, RunConfig, TrainConfig
 from dbtm.core.errors import UsageError
+from dbtm.methods.dbtm import Config, Options, QualityConfig
 from dbtm.tasks.gsm8k.layout import train_tokenizer
 from dbtm.tasks.gsm8k.prepared import Source, write
 from dbtm.tasks.gsm8k.synthetic import problem
@@ -19,7 +24,6 @@ from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.prepare import Layout, prepare
 from dbtm.tasks.text.sources import whole
 from dbtm.tasks.text.task import Text
-from dbtm.train import checkpoint
 from dbtm.train.loop import fit
 from tests.conftest import tiny_config
 
@@ -37,7 +41,9 @@ def tiny_run(task) -> RunConfig:
     return RunConfig(
         recipe="test",
         task=task,
-        model=tiny_config(vocab=task.vocab, length=task.length, quality=False),
+        model=tiny_config(),
+        method=Config(quality=QualityConfig(enabled=False)),
+        sample=Options(),
         optim=OptimConfig(warmup=1),
         train=TrainConfig(steps=2, batch=2, checkpoint_every=1, keep=1, device="cpu"),
     )
@@ -123,3 +129,47 @@ def test_programs_are_read_without_the_data(tmp_path):
     assert (again["tokens"] == given["tokens"]).all()
     row = np.array(task.layout.rows(examples[:1])[0].tokens)
     assert task.layout.program(row, int(given["clean"].sum())) == examples[0].code.strip("\n")
+
+
+def test_weights_that_do_not_fit_their_configuration_are_refused(tmp_path):
+    folder = fit(text_run(tmp_path / "data"), tmp_path / "run")
+    weights, config = checkpoint.read_tensors(folder, "ema"), read_config(folder)
+    wrong = [
+        (replace(config.model, depth=3), weights, r"has 2 blocks, but its configuration model\.depth=3"),
+        (
+            replace(config.model, width=32),
+            weights,
+            r"fit its configuration: 'embedding' is \[300, 16\], not \[300, 32\]",
+        ),
+        (replace(config.model, self_condition=True), weights, r"'recall' is nothing, not \[300, 16\]"),
+        (config.model, {**weights, "x": torch.zeros(3)}, r"'x' is \[3\], not nothing"),
+    ]
+    for number, (model, tensors, message) in enumerate(wrong):
+        document = configuration.dumps(replace(config, model=model))
+        bad = checkpoint.write(tmp_path / f"wrong-{number}", {"ema": tensors}, {"config": document})
+        with pytest.raises(UsageError, match=message) as caught:
+            dbtm.load(bad)
+        assert "\n" not in str(caught.value)
+
+
+def test_models_are_found_by_folder_run_or_name(tmp_path):
+    folder = fit(text_run(tmp_path / "data"), tmp_path / "run")
+    assert find(folder) == find(tmp_path / "run") == folder
+    assert find("sudoku").name == "sudoku"
+    with pytest.raises(UsageError, match=r"no such checkpoint: sudko \(models in the package: sudoku, text\)"):
+        find("sudko")
+
+
+def test_a_sampler_is_ready_to_sample(tmp_path):
+    """Averaged weights, folded, frozen; the generator of whoever loads is left alone."""
+    folder = fit(text_run(tmp_path / "data"), tmp_path / "run")
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    sampler = dbtm.load(folder, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    ema = checkpoint.read_tensors(folder, "ema")
+    assert all(torch.equal(value, ema[name]) for name, value in sampler.network.state_dict().items())
+    assert not sampler.network.training
+    assert not any(p.requires_grad for p in sampler.network.parameters())
+    assert any(kept is not None for kept in sampler.network.folded())
+    assert sampler.options.sigma == 1.0
