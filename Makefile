@@ -1,4 +1,5 @@
 # make demo: set up and run the main job.   make test: set up and run the tests.   make lint: ruff and mypy.
+# make fuzz MINUTES=10: damaged inputs for every reader.   make kill N=100: training killed, doubled, out of disk.
 # make test-kernels: set up and run the tests of the GPU kernels without a GPU, in Triton's interpreter.
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,7 +8,7 @@ TRITON := .venv/.triton
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-kernels lint clean
+.PHONY: demo test test-kernels fuzz kill lint clean
 
 demo: $(READY)
 	$(BIN)/dbtm demo
@@ -17,6 +18,12 @@ test: $(READY)
 
 test-kernels: $(TRITON)
 	CUDA_VISIBLE_DEVICES= TRITON_INTERPRET=1 $(TEST) -m triton tests/kernels
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+
+kill: $(READY)
+	$(BIN)/python -m tests.fuzz.kill $(or $(N),100)
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -19,7 +19,7 @@ STEP = "step-00000002"
 
 @pytest.fixture
 def tampered(tmp_path):
-    """Writes a checkpoint with some files changed and the manifest set right, and says what loading it is refused with."""
+    """Writes a checkpoint with some files changed and the manifest set right, and returns why it is refused."""
 
     def refused(run=None, **changes) -> str:
         files = dict(run or corpus.toy_run())
@@ -31,7 +31,7 @@ def tampered(tmp_path):
         put({**files, f"{STEP}/manifest.json": json.dumps(manifest).encode()}, tmp_path)
         started = time.monotonic()
         with pytest.raises(UsageError) as error:
-            dbtm.load(tmp_path, device="cpu").task.borders
+            _ = dbtm.load(tmp_path, device="cpu").task.borders
         assert time.monotonic() - started < 5
         assert str(error.value).isprintable()
         return str(error.value)
@@ -105,12 +105,14 @@ def test_a_checkpoint_without_its_tokenizer_asks_nobody(tmp_path, monkeypatch, n
     import tokenizers
 
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: pytest.fail("the network was asked"))
-    monkeypatch.setattr(tokenizers.Tokenizer, "from_pretrained", lambda *_: pytest.fail("the hub was asked"), raising=False)
+    monkeypatch.setattr(
+        tokenizers.Tokenizer, "from_pretrained", lambda *_: pytest.fail("the hub was asked"), raising=False
+    )
     files = dict(corpus.text_run())
     config = settings("task", tokenizer=name, data="")(files[f"{STEP}/config.json"])
     kept = {"config.json": config, "ema.safetensors": files[f"{STEP}/ema.safetensors"]}
     manifest = {file: hashlib.sha256(data).hexdigest() for file, data in kept.items()}
     put({**kept, "manifest.json": json.dumps(manifest).encode()}, tmp_path)
     sampler = dbtm.load(tmp_path, device="cpu")
-    with pytest.raises(UsageError, match="no such tokenizer file|is not a tokenizer"):
+    with pytest.raises(UsageError, match=r"no such tokenizer file|is not a tokenizer"):
         sampler.task.text([0] * corpus.LENGTH)

@@ -53,8 +53,15 @@ def test_recipes_and_doctor(dbtm):
     code, out, _ = dbtm("recipes")
     assert code == 0
     assert {"simplex", "markov", "own"} <= set(re.findall(r"^(\S+)", out, re.M))
-    code, out, _ = dbtm("recipes", "markov")
+    code, out, _ = dbtm("recipes", "markov", "--json")
     assert json.loads(out)["task"]["name"] == "markov"
+    code, out, _ = dbtm("recipes", "markov")
+    (row,) = re.findall(r"^model.width +64 +768 +(.*)$", out, re.M)  # value, default, meaning
+    assert row.startswith("Channels of")
+    assert "method.loss.interpolant_fraction" in out  # names are whole on a narrow terminal
+    code, out, _ = dbtm("recipes", "markov", "--method", "mdlm")
+    assert "method.eps" in out
+    assert "method.loss" not in out
     code, out, _ = dbtm("doctor")
     assert code == 0
     for word in ("device", "dtype", "attention", "torch"):
@@ -69,16 +76,16 @@ def test_recipes_and_doctor(dbtm):
         (["train", "markov", "--set", "train.stesp=3"], "did you mean 'steps'"),
         (["train", "markov", "--resume", "always"], "--resume always"),
         (["train", "markov", "--init", "nowhere"], "no such checkpoint: nowhere (models in the package: sudoku, text)"),
-        (["train", "markov", "--init", "sudoku"], "has model."),
+        (["train", "markov", "--init", "sudoku"], "another model."),
         (["train", "markov", "--max-seconds", "0"], "--max-seconds must be positive"),
         (["train", "markov", "--vocab", "3"], "belong to the recipe 'own'"),
-        (["train", "own", "--vocab", "3"], "needs --data, --length"),
+        (["train", "own", "--vocab", "3"], "needs data, length"),
         (["train", "own", "--data", "x.npy", "--vocab", "3", "--length", "4"], "no such data file: 'x.npy'"),
         (["sample", "nowhere"], "no such checkpoint: nowhere"),
         (["sample", ".", "--n", "0"], "--n 0 must be at least 1"),
         (["sample", "sudoku", "--json", "nowhere/x.json"], "there is no folder nowhere"),
         (["sample", "sudoku", "--device", "gpu"], "device gpu is not a choice"),
-        (["train", "markov", "--out", os.devnull], "is a file: give a folder"),
+        (["train", "markov", "--out", os.devnull], "is a file: a run needs a folder"),
         *(
             (["train", "markov", "--set", setting], message)
             for setting, message in [
@@ -87,7 +94,9 @@ def test_recipes_and_doctor(dbtm):
                 ("optim.lr=NaN", "must be a finite number"),
                 ("optim.betas=[2,3]", "below 1"),
                 ("model.dropout=1", "below 1"),
-                ("model.quality_heads=0", "model.quality_heads=0 must be positive"),
+                ("method.quality.heads=0", "method.quality.heads=0 must be positive"),
+                ("ril.weight=1", "did you mean method.ril.weight?"),
+                ("ril.weight=1", "unknown section 'ril'"),
                 ("model.position_axes=[2]", "does not fit the positions of task 'markov'"),
                 ("train.device=foo", "train.device=foo"),
                 ("train.seed=99999999999999999999", "train.seed"),
@@ -110,7 +119,7 @@ def test_a_mistake_is_one_line_exit_2_and_nothing_written(dbtm, tmp_path, words,
     [
         (np.array([[0, 1, 2, 7]]), "token 7, outside 0..2"),
         (np.array([[0, -1, 2, 1]]), "token -1"),
-        (np.zeros((3, 5), int), "length 5, but --length is 4"),
+        (np.zeros((3, 5), int), "length 5, but task.length is 4"),
         (np.zeros((3, 4)), "must hold integers"),
         (np.zeros(3, int), "no full sequence"),
         (b"not an array", "is not a .npy array"),
@@ -136,7 +145,7 @@ def test_a_threshold_asked_for_is_used_even_where_the_model_has_tuned_ones(dbtm,
 def test_own_tokens_train_and_sample_without_code(dbtm, tmp_path):
     np.save(tmp_path / "tokens.npy", np.tile(np.arange(5), 60))  # one long stream
     sets = ["train.steps=3", "train.batch=8", "model.width=16", "model.depth=1", "model.heads=2", "optim.warmup=1"]
-    sets += ["model.quality_width=8", "model.quality_depth=1", "model.quality_heads=2", "task.prompt=1"]
+    sets += ["task.prompt=1"]
     words = [w for s in sets for w in ("--set", s)]
     code, out, err = dbtm("train", "own", "--data", "tokens.npy", "--vocab", "5", "--length", "6", *words)
     assert code == 0
@@ -159,7 +168,7 @@ def test_own_tokens_train_and_sample_without_code(dbtm, tmp_path):
     code, _, err = dbtm("sample", "runs/own", "--scorer", "qualty")
     assert (code, "did you mean 'quality'" in err) == (2, True)
     code, _, err = dbtm("train", "own", "--data", "tokens.npy", "--vocab", "5", "--length", "6", *words)
-    assert (code, "--resume auto" in err) == (2, True)
+    assert (code, "resume it" in err) == (2, True)
     again = ("train", "own", "--resume", "auto", "--set", "train.steps=5")  # data and settings are those it had
     code, out, _ = dbtm(*again)
     assert (code, out.strip()) == (0, os.path.join("runs", "own", "step-00000005"))

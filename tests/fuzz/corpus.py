@@ -79,7 +79,9 @@ def parquet(*columns: str) -> bytes:
     import pyarrow as pa
     from pyarrow.parquet import write_table
 
-    values = {name: [f"{name} {text}" for text in SENTENCES] for name in columns} | {"answer": ["#### 18"] * len(SENTENCES)}
+    values = {name: [f"{name} {text}" for text in SENTENCES] for name in columns} | {
+        "answer": ["#### 18"] * len(SENTENCES)
+    }
     out = io.BytesIO()
     write_table(pa.table(values | {"id": list(range(len(SENTENCES)))}), out, row_group_size=16)
     return out.getvalue()
@@ -189,10 +191,17 @@ def samples() -> bytes:
     origin = {"checkpoint": "runs/x", "sha256": "ab", "seed": 0, "data": "text"}
     settings = [{"sampler": "refine", "nfe": n, "kappa": 0.9, "temperature": 1.0, "sigma": 1.25} for n in (1, 4)]
     sets = [
-        {"kind": "sample", "settings": s, "nfe": 3.4, "seconds": 1.2, "origin": origin, "tokens": [[1, 2], [3, 4]],
-         "texts": ["a b", "c<|endoftext|>"]}
+        {
+            "kind": "sample",
+            "settings": s,
+            "nfe": 3.4,
+            "seconds": 1.2,
+            "origin": origin,
+            "tokens": [[1, 2], [3, 4]],
+            "texts": ["a b", "c<|endoftext|>"],
+        }
         for s in settings
-    ]  # fmt: skip
+    ]
     sets.append({"kind": "real", "origin": origin, "tokens": [[1, 2, 3]], "texts": ["real"]})
     return "".join(json.dumps(each) + "\n" for each in sets).encode()
 
@@ -206,8 +215,16 @@ def sweep() -> Files:
         for i, each in enumerate(sets[:2])
     ]
     plan = {"origin": {"sha256": "ab", "seed": 0, "checkpoint": "runs/x"}, "n": 2, "cells": cells}
-    numbers = {"perplexity": 20.0, "perplexity_low": 18.0, "perplexity_high": 22.0, "entropy": 4.0, "entropy_low": 3.9,
-               "entropy_high": 4.1, "n": 2, "nfe": 3.4}  # fmt: skip
+    numbers = {
+        "perplexity": 20.0,
+        "perplexity_low": 18.0,
+        "perplexity_high": 22.0,
+        "entropy": 4.0,
+        "entropy_low": 3.9,
+        "entropy_high": 4.1,
+        "n": 2,
+        "nfe": 3.4,
+    }
     judge = {"name": "j", "dtype": "float32", "sha256": "cd"}
     rows = [
         {"kind": each["kind"], "settings": each.get("settings", {}), "judge": "j", "judged_by": judge, **numbers}

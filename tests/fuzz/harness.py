@@ -18,6 +18,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,7 +100,9 @@ def judge(target: Target, files: Files) -> dict[str, Any]:
         except BaseException as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             kind = "failed"
-            what = f"{type(error).__name__}: {str(error)[:200]!r} at {where.filename.rpartition('src/')[2]}:{where.lineno}"
+            what = (
+                f"{type(error).__name__}: {str(error)[:200]!r} at {where.filename.rpartition('src/')[2]}:{where.lineno}"
+            )
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         seconds, peak = time.monotonic() - started, _peak() - before
@@ -127,10 +130,8 @@ def _said() -> bytes:
 
 def _reset_peak() -> int:
     """The memory that is used now; on Linux the peak is counted from here on."""
-    try:
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass
     return _peak()
 
 
@@ -185,10 +186,8 @@ def _forked(target: Target, seeds: range) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
     finally:
         os.close(read)
-        try:
+        with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         _, status = os.waitpid(child, 0)
     if got < len(seeds):
         how = f"exit status {os.waitstatus_to_exitcode(status)}"

@@ -1,7 +1,7 @@
 """`python -m tests.fuzz.kill 100`: training that is killed, doubled, or out of disk loses nothing.
 
 Commands run in forked processes, so that each costs milliseconds. File-system events (open for writing, rename, mkdir,
-remove, fsync) are counted by an audit hook, which ends the process before the n-th, or says there that the disk is full.
+remove, fsync) are counted by an audit hook, which ends the process before the n-th, or says that the disk is full.
 """
 
 import errno
@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 STEPS = 6
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 EVENTS = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 SETTINGS = [
     "model.width=16", "model.depth=1", "model.heads=2", "model.cond_dim=8", "method.quality.enabled=false",
@@ -96,11 +97,10 @@ def at_event(n: int, act: Callable[[], None], folder: Path) -> Callable[[], None
                 act()
 
         def hook(event: str, arguments: tuple) -> None:
-            if event in EVENTS and where in str(arguments[0]):
+            if (event in EVENTS and where in str(arguments[0])) or (
+                event == "open" and where in str(arguments[0]) and (arguments[2] or 0) & WRITING
+            ):
                 count()
-            elif event == "open" and isinstance(arguments[0], str | os.PathLike) and where in str(arguments[0]):
-                if arguments[2] is not None and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-                    count()
 
         def counted_fsync(descriptor: int) -> None:
             count()
@@ -144,7 +144,19 @@ class Bench:
 
     def words(self, run: Path, resume: bool = False) -> list[str]:
         settings = [word for setting in SETTINGS for word in ("--set", setting)]
-        words = ["train", "own", "--data", str(self.data), "--vocab", "5", "--length", "6", "--out", str(run), *settings]
+        words = [
+            "train",
+            "own",
+            "--data",
+            str(self.data),
+            "--vocab",
+            "5",
+            "--length",
+            "6",
+            "--out",
+            str(run),
+            *settings,
+        ]
         return [*words, "--resume", "auto"] if resume else words
 
     def check(self, run: Path) -> None:

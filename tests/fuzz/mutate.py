@@ -7,7 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 Draw = random.Random
-NUMBERS = (0, 1, 2, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
+NUMBERS = (
+    0,
+    1,
+    2,
+    127,
+    128,
+    255,
+    256,
+    2**15,
+    2**16 - 1,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**40,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
 BYTES = (b"", b"\0", b"\xff", b"\xff\xfe", b"\x80", b"\n", b"\x1b]0;x\x07", b"\xed\xa0\x80", b"9" * 30, b"[" * 3000)
 
 
@@ -62,8 +79,17 @@ def number(draw: Draw, data: bytearray) -> None:
 
 
 BYTE_MUTATIONS: tuple[Callable[[Draw, bytearray], None], ...] = (
-    flip, flip, set_byte, truncate, cut, repeat, move, insert, number, number
-)  # fmt: skip
+    flip,
+    flip,
+    set_byte,
+    truncate,
+    cut,
+    repeat,
+    move,
+    insert,
+    number,
+    number,
+)
 
 
 def mutated(draw: Draw, data: bytes) -> bytes:
@@ -84,11 +110,58 @@ RAW = {  # what json.dumps does not write: stands as a string until the end
     "@balanced@": "[" * 900 + "]" * 900,
 }
 STRANGE: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 7, 256, 1024, 4096, 2**16, 2**17, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 10**22, 10**400, 0.5, -0.0, 1e-320, 1e308,
-    float("nan"), float("inf"), -float("inf"), "", "x", "0", "nan", "\ud800", "\0", "\x1b[2J\x1b]0;title\x07", "a\nb\rc",
-    "\u202eabc", "../../etc/passwd", "/dev/zero", "/proc/self/mem", ".", "org/name", "x" * 5000, [], [[]], [0], [None], {},
-    {"": None}, {"name": "x"}, [1e400, "x"], *RAW
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    7,
+    256,
+    1024,
+    4096,
+    2**16,
+    2**17,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    2**63,
+    2**64,
+    10**22,
+    10**400,
+    0.5,
+    -0.0,
+    1e-320,
+    1e308,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "",
+    "x",
+    "0",
+    "nan",
+    "\ud800",
+    "\0",
+    "\x1b[2J\x1b]0;title\x07",
+    "a\nb\rc",
+    "\u202eabc",
+    "../../etc/passwd",
+    "/dev/zero",
+    "/proc/self/mem",
+    ".",
+    "org/name",
+    "x" * 5000,
+    [],
+    [[]],
+    [0],
+    [None],
+    {},
+    {"": None},
+    {"name": "x"},
+    [1e400, "x"],
+    *RAW,
+)
 
 
 def places(value: Any, path: tuple = ()) -> list[tuple]:
@@ -111,7 +184,15 @@ def _other(draw: Draw, value: Any) -> Any:
     if isinstance(value, float):
         return draw.choice((-value, value * 1e6, value / 1e6, int(value), str(value)))
     if isinstance(value, str):
-        near = (value[:-1], value * 2, value.upper(), value + "\x07", value + "\ud800", value.encode().hex(), len(value))
+        near = (
+            value[:-1],
+            value * 2,
+            value.upper(),
+            value + "\x07",
+            value + "\ud800",
+            value.encode().hex(),
+            len(value),
+        )
         return draw.choice(near)
     if isinstance(value, list):
         return draw.choice((value[:-1], value * 2, value[::-1], [value], dict.fromkeys("ab", value), value[:1] * 300))
@@ -183,9 +264,25 @@ def tensors_mutated(draw: Draw, data: bytes) -> bytes:
     for _ in range(draw.choice((1, 1, 3))):
         name = draw.choice(sorted(tensors) or ["x"])
         old = tensors.get(name, torch.zeros(1))
-        kinds = (torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.uint8, torch.complex64, torch.float8_e4m3fn)
-        others = (old.flatten(), old[None], old[..., :0], old.repeat(2, *[1] * max(0, old.ndim - 1)), old.to(draw.choice(kinds)),
-                  torch.full_like(old, 1e38), torch.zeros(()), old.T if old.ndim == 2 else old - 1)  # fmt: skip
+        kinds = (
+            torch.int64,
+            torch.bool,
+            torch.float64,
+            torch.bfloat16,
+            torch.uint8,
+            torch.complex64,
+            torch.float8_e4m3fn,
+        )
+        others = (
+            old.flatten(),
+            old[None],
+            old[..., :0],
+            old.repeat(2, *[1] * max(0, old.ndim - 1)),
+            old.to(draw.choice(kinds)),
+            torch.full_like(old, 1e38),
+            torch.zeros(()),
+            old.T if old.ndim == 2 else old - 1,
+        )
         if old.is_floating_point():
             others = (*others, torch.full_like(old, float("nan")))
         match draw.randrange(4):

@@ -56,7 +56,9 @@ def test_a_member_larger_than_its_archive_is_no_endless_loop(tmp_path, kind):
 
 def test_a_sparse_member_is_refused(tmp_path):
     """A hole of 8 GB: reading it would take minutes, and a larger one for ever."""
-    where = b"00000000000\0" + b"00000000004\0" + b"77777777777\0" + b"00000000000\0" + bytes(48) + b"\0" + b"77777777777\0"
+    where = (
+        b"00000000000\0" + b"00000000004\0" + b"77777777777\0" + b"00000000000\0" + bytes(48) + b"\0" + b"77777777777\0"
+    )
     path = tmp_path / "a.tar"
     path.write_bytes(header("a.txt", b"00000000004", b"S", where) + b"text".ljust(512, b"\0") + bytes(1024))
     with pytest.raises(UsageError, match="sparse"):
@@ -74,9 +76,14 @@ def test_an_archive_that_is_right_is_read(tmp_path):
 def test_a_panic_is_a_line_and_prints_nothing(capfd):
     """What the library's PanicException is: no Exception, and a report on the standard error."""
     panic = type("PanicException", (BaseException,), {})
-    with pytest.raises(UsageError, match="x is not a tokenizer .*: index out of bounds"), tokenizers.guarded("x"):
+
+    @tokenizers.guarded("x")
+    def fail():
         os.write(2, b"thread '<unnamed>' panicked\n")
         raise panic("index out of bounds")
+
+    with pytest.raises(UsageError, match=r"x is not a tokenizer .*: index out of bounds"):
+        fail()
     assert capfd.readouterr().err == ""
     with tokenizers.guarded("x"):
         os.write(2, b"a warning\n")
@@ -135,8 +142,9 @@ def test_sizes_of_a_manifest_are_whole_numbers(text_set, key, value):
 
 
 @pytest.mark.parametrize(
-    ("file", "place", "value"), [("starts.bin", 1, -5), ("starts.bin", 1, 2**62), ("prompts.bin", 0, 65535), ("tokens.bin", 0, 400)]
-)  # fmt: skip
+    ("file", "place", "value"),
+    [("starts.bin", 1, -5), ("starts.bin", 1, 2**62), ("prompts.bin", 0, 65535), ("tokens.bin", 0, 400)],
+)
 def test_damaged_problems_are_found_when_they_are_read(tmp_path, file, place, value):
     put(corpus.problem_set(), tmp_path)
     kind = "<i8" if file == "starts.bin" else "<u2"
@@ -187,7 +195,9 @@ def test_an_array_of_python_2_is_read_without_a_warning(tmp_path):
         assert open_array(tmp_path / "a.npy").shape == (3, 4)
 
 
-@pytest.mark.parametrize("code", ["def f():\n    return 1if 2else 3", "def f():\n    return '\\d'", "def f():\n    return 1 is 2"])
+@pytest.mark.parametrize(
+    "code", ["def f():\n    return 1if 2else 3", "def f():\n    return '\\d'", "def f():\n    return 1 is 2"]
+)
 def test_odd_programs_do_not_warn(code):
     from dbtm.tasks.gsm8k.data import Example
     from dbtm.tasks.gsm8k.renumber import copies
@@ -262,3 +272,13 @@ def test_data_sets_never_bring_code(monkeypatch):
         monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=function))
         load_dataset("org/name", split="train")
     assert given == [False, {}]
+
+
+@pytest.mark.parametrize(
+    "values", [{"vocab": -5}, {"vocab": 10**6}, {"length": 0}, {"peak": float("nan")}, {"peak": 1e308}]
+)
+def test_a_chain_of_no_size_is_refused(values):
+    from dbtm.tasks.toy import Markov
+
+    with pytest.raises(UsageError, match=next(iter(values))):
+        Markov(**values)

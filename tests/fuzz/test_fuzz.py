@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("resource", reason="processes are forked")
 
-from dbtm.core.errors import UsageError  # noqa: E402
-from tests.fuzz import corpus, harness  # noqa: E402
-from tests.fuzz.targets import TARGETS, warm_up  # noqa: E402
+from dbtm.core.errors import UsageError
+from tests.fuzz import corpus, harness
+from tests.fuzz.targets import TARGETS, warm_up
 
 INPUTS = 150
 OPEN = {  # in files that another change is at work on (issue 24)

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("resource", reason="processes are forked")
 
-from tests.fuzz import kill  # noqa: E402
+from tests.fuzz import kill
 
 
 @pytest.fixture(scope="module")

@@ -142,6 +142,8 @@ def override(config: RunConfig, assignments: list[str]) -> RunConfig:
 
 def _assign(values: dict[str, Any], path: str, value: Any, assignment: str) -> None:
     first, *rest = path.split(".")
+    if first in values["method"] and first not in SECTIONS:
+        raise UsageError(f"unknown section '{first}' in {assignment}; did you mean method.{path}?")
     if first not in SECTIONS:
         raise UsageError(f"unknown section '{first}' in {assignment}{nearest(first, SECTIONS)}")
     if not rest:

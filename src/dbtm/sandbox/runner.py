@@ -38,9 +38,9 @@ from typing import ClassVar
 
 from dbtm.core.errors import UsageError
 from dbtm.core.signals import leave_on
+from dbtm.sandbox.confinement import missing, warn
 from dbtm.sandbox.outcome import Outcome, read_report
 from dbtm.sandbox.pipes import Reader, kill, send, wait
-from dbtm.sandbox.confinement import missing, warn
 
 _START = "import sys; sys.path.append(sys.argv[1]); from child.main import main; sys.path.pop(); main()"
 PAUSES = (0.1, 0.5, 2.0)  # seconds, before an interpreter that did not start is tried again

@@ -11,6 +11,10 @@ from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 
 HELD_OUT = 1 << 32  # added to a seed, it gives samples that nobody trains on
+MOST, MOST_PEAK = (
+    4096,
+    100,
+)  # states and tokens of a chain, whose matrix has the square of them; the scale of its logits
 
 
 def _uniform(seed: int, index: np.ndarray, n: int) -> np.ndarray:
@@ -74,6 +78,14 @@ class Markov(Task):
     """Seed of the transition matrix."""
     seed: int = 0
     """Seed of the samples."""
+
+    def __post_init__(self):
+        if not (2 <= self.vocab <= MOST and 1 <= self.length <= MOST):
+            raise UsageError(
+                f"task.vocab={self.vocab} and task.length={self.length} must be at least 2 and 1, and at most {MOST}"
+            )
+        if not 0 <= self.peak <= MOST_PEAK:
+            raise UsageError(f"task.peak={self.peak} must be between 0 and {MOST_PEAK}")
 
     @cached_property
     def transition(self) -> np.ndarray:

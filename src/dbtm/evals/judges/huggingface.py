@@ -106,8 +106,8 @@ def refuse_code(name: str) -> None:
     for values, file in zip(said, ("config.json", "tokenizer_config.json")):
         if "auto_map" in values:
             raise UsageError(
-                f"the judge '{name}' brings code of its own ({file} has auto_map), which is not run here: choose a model "
-                "that transformers knows itself"
+                f"the judge '{name}' brings code of its own ({file} has auto_map), which is not run here: choose a "
+                "model that transformers knows itself"
             )
     kernels = [said[0].get(key) for key in ("attn_implementation", "_attn_implementation")]
     if any("/" in str(kernel) for kernel in kernels):

@@ -93,7 +93,7 @@ def spread(n: int, among: int) -> np.ndarray:
 
 
 class Blocks:
-    """(N, L) tokens over memory-mapped shards; `blocks[rows]` gives int64 rows, all of them tokens of the vocabulary."""
+    """(N, L) tokens over memory-mapped shards; `blocks[rows]` gives int64 rows of tokens in the vocabulary."""
 
     def __init__(self, shards: list[np.ndarray], length: int, vocab: int, paths: list[Path]):
         self.shards, self.length, self.vocab, self.paths = shards, length, vocab, paths

@@ -1,7 +1,7 @@
 """Tokenizers through the `tokenizers` library: by name, from a file, or trained from the input.
 
-The library is written in Rust, where a bug ends in a panic: a BaseException, and lines on the standard error. Files from
-elsewhere provoke some, so that they are tried when they are opened, and every use of them is `guarded`.
+The library is written in Rust, where a bug ends in a panic: a BaseException, and lines on the standard error. Files
+from elsewhere provoke some, so they are tried when they are opened, and every use of them is `guarded`.
 """
 
 import logging
