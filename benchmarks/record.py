@@ -26,8 +26,8 @@ STEPS = 20
 TINY = ["model.width=32", "model.depth=2", "model.heads=2"]
 QUALITY = ["method.quality.width=16", "method.quality.depth=1", "method.quality.heads=2"]
 BRIEF = [f"train.steps={STEPS}", "optim.warmup=5", "train.log_every=1", "train.checkpoint_every=1",
-         f"train.keep={STEPS}", "train.evaluate_every=0", "train.device=cpu", "train.precision=fp32", "train.compile=false",
-         "train.graph=false"]  # fmt: skip
+         f"train.keep={STEPS}", "train.evaluate_every=0", "train.device=cpu", "train.precision=fp32",
+         "train.compile=false", "train.graph=false"]  # fmt: skip
 TEXT = [*TINY, "train.batch=16", "task.evaluate_n=8"]
 SUDOKU = [*TINY, *QUALITY, "train.batch=16", "task.pool=200", "task.evaluate_n=16"]
 CASES: dict[str, tuple[str, list[str]]] = {

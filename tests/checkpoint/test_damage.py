@@ -53,7 +53,7 @@ def weights(**values):
 
 
 def test_sizes_that_no_network_has(tampered):
-    assert "does not fit its configuration" in tampered(config=settings("task", vocab=2**62))
+    assert "does not fit its configuration" in tampered(corpus.text_run(), config=settings("task", vocab=2**62))
     assert "position_axes has more than" in tampered(config=settings("model", position_axes=[1] * 100_000))
     assert "blocks, but its configuration" in tampered(config=settings("model", depth=4096))
     assert "'embedding' is [5, 16], not [5, 131072]" in tampered(config=settings("model", width=1 << 17, heads=1))

@@ -246,8 +246,8 @@ def test_owt_from_a_local_copy(command, here):
     assert manifest["validation"]["documents"] > 10
 
 
-SMALL = "model.width=16 model.heads=2 model.depth=1 method.quality.enabled=false train.steps=2 train.batch=4 optim.warmup=1"
-FLAGS = "train.compile=false train.precision=fp32 train.log_every=1 train.device=cpu task.evaluate_n=8"
+SMALL = "model.width=16 model.heads=2 model.depth=1 method.quality.enabled=false train.steps=2 train.batch=4"
+FLAGS = "optim.warmup=1 train.compile=false train.precision=fp32 train.log_every=1 train.device=cpu task.evaluate_n=8"
 QUICK = [word for setting in f"{SMALL} {FLAGS}".split() for word in ("--set", setting)]
 
 

@@ -97,9 +97,8 @@ def at_event(n: int, act: Callable[[], None], folder: Path) -> Callable[[], None
                 act()
 
         def hook(event: str, arguments: tuple) -> None:
-            if (event in EVENTS and where in str(arguments[0])) or (
-                event == "open" and where in str(arguments[0]) and (arguments[2] or 0) & WRITING
-            ):
+            changes = event in EVENTS or (event == "open" and (arguments[2] or 0) & WRITING)
+            if changes and where in str(arguments[0]):
                 count()
 
         def counted_fsync(descriptor: int) -> None:

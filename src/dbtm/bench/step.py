@@ -43,9 +43,7 @@ def kinds(config: RunConfig) -> dict[str, RunConfig]:
     """
     given = settings(config)
     path = replace(given.path, coupling="independent")
-    base = replace(
-        given, path=path, ril=RilConfig(), distill=DistillConfig(), quality=QualityConfig(enabled=False)
-    )
+    base = replace(given, path=path, ril=RilConfig(), distill=DistillConfig(), quality=QualityConfig(enabled=False))
     weights = replace(given.loss, semigroup=0.0, quality=0.0, interpolant_fraction=1.0, boundary_fraction=BOUNDARY)
     weights = replace(weights, transport=1.0, anchor=1.0, boundary=1.0)
     ours = replace(base, loss=weights)

@@ -107,5 +107,6 @@ class AR(Method[Config, Options]):
             inputs = tokens_BL[:, position : position + 1]
             if watch.tracing:
                 settled = clean_BL | (torch.arange(length, device=clean_BL.device) <= position)
-                watch.round(tokens_BL, settled, time=(position + 1) / length)
+                nothing_yet = torch.where(settled, tokens_BL, self.shape.vocab)  # an id that is no token
+                watch.round(nothing_yet, settled, time=(position + 1) / length)
         return watch.trace(tokens_BL, clean_BL)
