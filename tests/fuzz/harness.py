@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dbtm.core import terminal
 from dbtm.core.errors import UsageError
 
 SECONDS = 5.0
@@ -39,8 +40,7 @@ class Target(NamedTuple):
     name: str
     make: Callable[[random.Random], Files]
     read: Callable[[Path], Any]
-    quotes: bool = False
-    """Messages quote the input as it is; the command escapes and shortens what it prints."""
+    """Messages quote the input as it is: what counts is how the command prints them (`core.terminal`)."""
 
 
 class Failure(NamedTuple):
@@ -74,7 +74,7 @@ def put(files: Files, folder: Path) -> None:
         path.write_bytes(data)
 
 
-def one_line(message: str) -> bool:
+def readable(message: str) -> bool:
     """What a terminal may be given: printable, one line, of a length that can be read."""
     return message.isprintable() and 0 < len(message) <= LONGEST
 
@@ -93,7 +93,7 @@ def judge(target: Target, files: Files) -> dict[str, Any]:
                 target.read(folder)
         except UsageError as error:
             kind, what = "refused", str(error)
-            if not one_line(repr(what)[:LONGEST] if target.quotes else what):
+            if not readable(terminal.one_line(what)):
                 kind, what = "failed", f"not one printable line: {what[:300]!r}"
         except Hang:
             kind, what = "failed", f"more than {SECONDS:g} s"

@@ -100,7 +100,7 @@ def _tar_mutated(draw: Draw, data: bytes) -> bytes:
     return bytes(out)
 
 
-@target(_archive, quotes=True)
+@target(_archive)
 def archives(folder: Path) -> None:
     _text(next(folder.iterdir()))
 
@@ -289,7 +289,7 @@ def _assignments(draw: Draw) -> Files:
     return {"set": b"\0".join(lines), "recipe": draw.choice((b"sudoku-mini", b"text-small", b"own"))}
 
 
-@target(_assignments, quotes=True)
+@target(_assignments)
 def settings(folder: Path) -> None:
     from dbtm.config import override
     from dbtm.recipes import recipe

@@ -113,17 +113,17 @@ def _load(folder: Path) -> None:
     sampler.task.text(np.zeros(sampler.task.length, dtype=np.int64))
 
 
-@target(_checkpoint(corpus.toy_run), quotes=True)
+@target(_checkpoint(corpus.toy_run))
 def checkpoint(folder: Path) -> None:
     _load(folder)
 
 
-@target(_checkpoint(corpus.text_run), quotes=True)
+@target(_checkpoint(corpus.text_run))
 def text_checkpoint(folder: Path) -> None:
     _load(folder)
 
 
-@target(_checkpoint(corpus.toy_run), quotes=True)
+@target(_checkpoint(corpus.toy_run))
 def resume(folder: Path) -> None:
     from dataclasses import replace
 
@@ -141,7 +141,7 @@ def resume(folder: Path) -> None:
 # -- samples, sweeps, judges -------------------------------------------------------------------------------------------
 
 
-@target(file("samples.jsonl", corpus.samples, lines_mutated), quotes=True)
+@target(file("samples.jsonl", corpus.samples, lines_mutated))
 def samples(folder: Path) -> None:
     from dbtm.evals.samples import read_sets
 
@@ -155,7 +155,7 @@ def _sweep(draw: Draw) -> Files:
     return files
 
 
-@target(_sweep, quotes=True)
+@target(_sweep)
 def sweep(folder: Path) -> None:
     from dbtm.evals.sweep.folder import SweepFolder
     from dbtm.evals.sweep.outcome import curves, matched, matched_entropies

@@ -10,11 +10,11 @@ TARGETS: dict[str, Target] = {}
 Make = Callable[[Draw], Files]
 
 
-def target(make: Make, quotes: bool = False) -> Callable[[Callable[[Path], object]], Callable[[Path], object]]:
+def target(make: Make) -> Callable[[Callable[[Path], object]], Callable[[Path], object]]:
     """Name a reader after its function: `def gguf(folder)` is the target gguf."""
 
     def add(read: Callable[[Path], object]) -> Callable[[Path], object]:
-        TARGETS[read.__name__] = Target(read.__name__, make, read, quotes)
+        TARGETS[read.__name__] = Target(read.__name__, make, read)
         return read
 
     return add

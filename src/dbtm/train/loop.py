@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dbtm import config as configuration
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.loading import put, refuse_misfit
 from dbtm.checkpoint.lock import RunLock
 from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig, TrainConfig
@@ -67,6 +68,8 @@ class Trainer:
         self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
         if self.world.first:
             config.task.prepare_evaluation()
+        if newest is not None:  # before anything of the configured size is made
+            refuse_misfit(method_of(read_config(newest)), newest, "model")
         self.method = method_of(config).start()
         self.model = self.method.network.to(self.device).train()
         for module in self.method.frozen.values():
@@ -304,11 +307,13 @@ class Trainer:
         if state.get("data", self.data_sha256) != self.data_sha256:
             raise UsageError(f"{folder} was trained on other data: resume it with those it had, wherever they lie now")
         self.config = replace(self.config, train=replace(self.config.train, init=saved.train.init))
-        self.model.load_state_dict(checkpoint.read_tensors(folder, "model"))
-        self.ema.model.load_state_dict(checkpoint.read_tensors(folder, "ema"))
-        for name, module in self.method.frozen.items():
-            module.load_state_dict(checkpoint.read_tensors(folder, name))
-        load_state_tensors(self.optimizers, self.model, checkpoint.read_tensors(folder, "optim"))
+        for name, module in {"model": self.model, "ema": self.ema.model, **self.method.frozen}.items():
+            put(module, checkpoint.read_tensors(folder, name), folder / f"{name}.safetensors")
+        try:
+            load_state_tensors(self.optimizers, self.model, checkpoint.read_tensors(folder, "optim"))
+        except (KeyError, ValueError):
+            where = folder / "optim.safetensors"
+            raise UsageError(f"{where} is damaged: it is not the state of these optimizers") from None
         self.step = state["step"]
         if self.step > self.config.train.steps:
             raise UsageError(f"{folder} is already past train.steps={self.config.train.steps}: ask for more steps")

@@ -80,5 +80,7 @@ def load_state_tensors(
     for key, value in tensors.items():
         name, slot = key.rsplit("|", 1)
         parameter = parameters[name]
+        if value.ndim and value.shape != parameter.shape:
+            raise ValueError(f"the state of {name} has another shape")
         moved = value.to(parameter.device) if value.ndim or owner[id(parameter)].defaults.get("fused") else value
         owner[id(parameter)].state[parameter][slot] = moved.clone()

@@ -82,7 +82,7 @@ class SweepFolder:
             values = json.loads(path.read_text(encoding="utf-8"))
             cells = tuple(Planned(**cell) for cell in values["cells"])
             return Plan(dict(values["origin"]), int(values["n"]), cells)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
 
     def extend(self, origin: dict[str, Any], n: int, cells: Iterable[Planned]) -> Plan:

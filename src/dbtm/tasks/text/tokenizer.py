@@ -1,7 +1,7 @@
 """Tokenizers through the `tokenizers` library: by name, from a file, or trained from the input.
 
 The library is written in Rust, where a bug ends in a panic: a BaseException, and lines on the standard error. Files
-from elsewhere provoke some, so they are tried when they are opened, and every use of them is `guarded`.
+from elsewhere may provoke one, so they are tried when they are opened, and `Text` reads and writes `guarded`.
 """
 
 import logging
@@ -107,7 +107,10 @@ def _from_file(path: Path) -> Tokenizer:
 
 @contextmanager
 def guarded(what: object) -> Iterator[None]:
-    """Whatever the library raises within is a line about `what`; what a panic prints is not shown."""
+    """Whatever the library raises within is a line about `what`; what a panic prints is not shown.
+
+    For one thread at a time: it moves the standard error of the whole process.
+    """
     try:
         with _held_back_errors():
             yield
