@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+from dbtm.core.terminal import one_line
 from dbtm.evals.sweep.frontier import Point, frontier
 from dbtm.evals.sweep.outcome import Curves
 from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
@@ -24,16 +25,21 @@ def draw_frontiers(sweeps: Sequence[Curves], judge: str) -> Figure:
         real = next((each.real for each in sweeps if each.real), None)
         for panel, nfe in zip(panels, budgets):
             for number, each in enumerate(sweeps):
-                _curve(panel, each.points.get(nfe, []), number, each.label)
+                _curve(panel, each.points.get(nfe, []), number, literal(each.label))
             if real is not None:
                 panel.axvline(real.entropy, color=INK, lw=0.8, ls=":")
                 panel.plot(*real[:2], "*", color=INK, ms=9, label="real text")
             panel.set_title(f"{nfe} NFE", loc="left")
             panel.set_xlabel("entropy (nats)")
         _log_axis(panels[0])
-        panels[0].set_ylabel(f"perplexity under {judge}")
+        panels[0].set_ylabel(f"perplexity under {literal(judge)}")
         panels[-1].legend(loc="upper left")
     return figure
+
+
+def literal(name: str) -> str:
+    """A folder's or a judge's name as it is: neither formulas nor control characters."""
+    return one_line(name).replace("$", r"\$").lstrip("_")  # matplotlib leaves labels with a first _ out
 
 
 def _curve(panel: Axes, points: Sequence[Point], number: int, label: str) -> None:
