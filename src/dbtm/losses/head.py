@@ -81,6 +81,17 @@ def chunked_head(
     return HeadLosses(loss, transport, endpoint, argmax, confidence, right)
 
 
+def cross_entropy(
+    trunk_BLD: Tensor, head: nn.Linear, tokens_BL: Tensor, beta_BL: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor]:
+    """sum_l beta_l CE(T_l, x1_l) at some positions, without dense logits, and the cross-entropies, (B, L)."""
+    beta = beta_BL.flatten()
+    plain = Adaptive(endpoint_r=0.0)
+    tokens = tokens_BL.flatten()
+    read = chunked_head(trunk_BLD.flatten(0, 1), None, head.weight, head.bias, tokens, beta * 0, beta, plain, rows)
+    return read.loss, read.endpoint.view_as(tokens_BL)
+
+
 @torch.no_grad()
 def predictions(trunk_BLD: Tensor, head: nn.Linear, rows: Tensor) -> tuple[Tensor, Tensor]:
     """(max T, argmax T), (B, L) each, at some positions, counted through the batch; 0 and -1 elsewhere."""

@@ -15,7 +15,7 @@ from dbtm import losses
 from dbtm.config import MethodConfig, SampleConfig
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
-from dbtm.losses.head import Adaptive, chunked_head
+from dbtm.losses.head import cross_entropy
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.nn import Backbone, Cache
@@ -23,7 +23,6 @@ from dbtm.sampling import Given, Trace, Watch
 from dbtm.sampling.decode import draw_categorical
 
 CHOICE = 201  # stream of random numbers of the sampler
-PLAIN = Adaptive(endpoint_r=0.0)  # cross-entropy without an adaptive weight
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,8 @@ class AR(Method[Config, Options]):
         trunk, _ = network.hidden(network.embed_tokens(self.inputs(tokens)))
         count = examples.count()
         beta = target / count
-        loss, _, endpoint, *_ = chunked_head(
-            trunk.flatten(0, 1), None, network.head.weight, network.head.bias, tokens.flatten(),
-            torch.zeros_like(beta).flatten(), beta.flatten(), PLAIN, rows,
-        )  # fmt: skip
-        yield Part(loss, {"cross_entropy": losses.total(endpoint.view_as(tokens) * target, count)})
+        loss, per_token = cross_entropy(trunk, network.head, tokens, beta, rows)
+        yield Part(loss, {"cross_entropy": losses.total(per_token * target, count)})
 
     @torch.no_grad()
     def nll(self, network: Backbone, examples: Examples) -> Likelihood:

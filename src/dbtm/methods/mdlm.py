@@ -15,7 +15,7 @@ from dbtm import losses
 from dbtm.config import MethodConfig, SampleConfig
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
-from dbtm.losses.head import Adaptive, chunked_head
+from dbtm.losses.head import cross_entropy
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.nn import Backbone
@@ -26,7 +26,6 @@ from dbtm.simplex.commit import top
 
 TIME, MASK = 11, 12  # streams of random numbers of training
 CHOICE, UNMASK = 211, 212  # and of the sampler
-PLAIN = Adaptive(endpoint_r=0.0)  # cross-entropy without an adaptive weight
 TIMES = 16  # of the bound, for every example
 
 
@@ -104,11 +103,8 @@ class MDLM(Method[Config, Options]):
         weight = (self.weight(t_B)[:, None] * masked).to(torch.promote_types(trunk.dtype, torch.float32))
         count = examples.count()
         beta = weight / count
-        loss, _, endpoint, *_ = chunked_head(
-            trunk.flatten(0, 1), None, network.head.weight, network.head.bias, tokens.flatten(),
-            torch.zeros_like(beta).flatten(), beta.flatten(), PLAIN, rows,
-        )  # fmt: skip
-        yield Part(loss, {"cross_entropy": losses.total(endpoint.view_as(tokens) * weight, count)})
+        loss, per_token = cross_entropy(trunk, network.head, tokens, beta, rows)
+        yield Part(loss, {"cross_entropy": losses.total(per_token * weight, count)})
 
     @torch.no_grad()
     def nll(self, network: Backbone, examples: Examples) -> Likelihood:
