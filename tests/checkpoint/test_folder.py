@@ -30,16 +30,22 @@ def test_sigkill_at_random_moments_always_leaves_a_loadable_checkpoint(tmp_path)
     save(tmp_path, 0)
     generator = random.Random(0)
     reached, caught_writing = 0, 0
-    for _ in range(50):
+    for turn in range(50):
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:  # write checkpoints until killed
             step = reached
             while True:
                 step += 1
                 save(tmp_path, step)
+                os.write(writing, b".")
+        if turn % 2:
+            os.read(reading, 1)  # one is written, however busy the machine
         time.sleep(generator.uniform(0.001, 0.05))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
         caught_writing += bool(list(tmp_path.glob(".writing-*")))
         newest = checkpoint.latest(tmp_path)
         checkpoint.verify(newest)

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from dbtm.tasks.text.shards import Prepared
+from tests.processes import PATIENCE, wait_until
 
 SENTENCES = [f"The {a} fox number {i} jumps over the {b} dog." for i in range(150) for a, b in [("quick", "lazy")]]
 
@@ -184,14 +184,10 @@ def begun(command, here, workers: int, sign: str) -> subprocess.Popen:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a background job does not have
     )
     process.stdin.write(("\n".join(SENTENCES) + "\n").encode() * 500)
     process.stdin.flush()  # and the input stays open
-    until = time.monotonic() + 30
-    while not list(here.glob(sign)) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert list(here.glob(sign)), "it never began to write"
+    assert wait_until(lambda: list(here.glob(sign))), "it never began to write"
     return process
 
 
@@ -202,7 +198,7 @@ def begun(command, here, workers: int, sign: str) -> subprocess.Popen:
 def test_an_interrupted_preparation_leaves_nothing(command, here, number, codes, workers, sign):
     process = begun(command, here, workers, sign)
     process.send_signal(number)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode in codes
     assert not list(here.iterdir())
 
@@ -210,7 +206,7 @@ def test_an_interrupted_preparation_leaves_nothing(command, here, number, codes,
 def test_workers_end_with_a_preparation_that_is_killed(command, here):
     process = begun(command, here, 2, ".set.*.part/train*")  # what is written came from workers
     process.kill()
-    process.communicate(timeout=20)  # workers have the same output, which ends with the last of them
+    process.communicate(timeout=PATIENCE)  # workers have the same output, which ends with the last of them
     assert process.returncode == -signal.SIGKILL
 
 

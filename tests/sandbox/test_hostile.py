@@ -51,7 +51,7 @@ def outcomes(tmp_path_factory):
                 found[2 * list(PROGRAMS).index(name)] = outcome
         seconds = time.monotonic() - start
         after = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
-    assert seconds < 60
+    assert seconds < 300, "every program is ended by its limits"
     return dict(zip(PROGRAMS, found[::2], strict=True)), found[1::2], list(home.iterdir()), after - before
 
 

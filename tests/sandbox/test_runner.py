@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from dbtm.core.errors import UsageError
 from dbtm.sandbox import Limits, Outcome, Sandbox
 from dbtm.sandbox.outcome import read_report
 from dbtm.sandbox.pipes import Reader
+from tests.processes import PATIENCE, wait_until
 
 HONEST = {
     "def simple_math_problem():\n    return 48 / 2": 24.0,
@@ -210,12 +210,12 @@ def test_programs_die_with_the_runner(tmp_path, number):
     runner = subprocess.Popen([sys.executable, "-c", RUNNER], stdout=subprocess.PIPE, env=environment)
     assert runner.stdout is not None
     assert runner.stdout.readline() == b"ready\n"
-    children = _until(lambda: _children(runner.pid))
+    children = wait_until(lambda: _children(runner.pid))
     assert children
     runner.send_signal(number)
-    assert runner.wait(20) == (-number if number == signal.SIGKILL else 128 + number)
+    assert runner.wait(PATIENCE) == (-number if number == signal.SIGKILL else 128 + number)
     runner.stdout.close()
-    assert _until(lambda: not any(_running(pid) for pid in children))
+    assert wait_until(lambda: not any(_running(pid) for pid in children))
     assert len(list(tmp_path.iterdir())) == (number == signal.SIGKILL)
 
 
@@ -235,13 +235,6 @@ def _running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def _until(condition, seconds: float = 5.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return found
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import check_out, published
+from tests.processes import PATIENCE
 
 SIZES = json.dumps({"vocab": 8, "length": 4})
 
@@ -94,7 +95,7 @@ def test_a_terminated_process_leaves_nothing(tmp_path):
         assert process.stdout.readline() == b"ready\n"
         assert len(names(tmp_path)) == 1
         process.terminate()
-        assert process.wait(10) == 143
+        assert process.wait(PATIENCE) == 143
     assert names(tmp_path) == []
 
 

@@ -60,10 +60,10 @@ def test_other_texts_are_no_numbers(text):
 
 @pytest.mark.parametrize("text", ["-" + " " * 50_000 + "x", "$" + "1,000" * 50_000, "1" * 50_000 + " x"])
 def test_no_text_takes_long(text):
-    start = time.perf_counter()
+    start = time.process_time()
     assert number(text) is None
     assert _NUMBER.fullmatch(text) is None, "not even without the bound on its length"
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["", "$"]))

@@ -102,9 +102,9 @@ def test_what_is_no_proper_puzzle(puzzle, message):
 
 @pytest.mark.parametrize(("puzzle", "solution"), KNOWN)
 def test_a_proper_puzzle_is_solved_at_once(puzzle, solution):
-    start = time.perf_counter()
+    start = time.process_time()
     assert np.array_equal(check(grid(puzzle)), grid(solution))
-    assert time.perf_counter() - start < 1, "nothing may be compiled here"
+    assert time.process_time() - start < 1, "nothing may be compiled here"
 
 
 def deadly_rectangle(solution):
