@@ -16,14 +16,14 @@ from dbtm.core.errors import UsageError
 @pytest.mark.parametrize(("name", "error"), [("pathlib.Path.replace", OSError), ("os.fsync", KeyboardInterrupt)])
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, name, error):
     path = tmp_path / "e.json"
-    files.write(path, "old")
+    files.write_text(path, "old")
 
     def full(*_):
         raise error(28, "No space left on device")
 
     monkeypatch.setattr(name, full)
     with pytest.raises(UsageError if error is OSError else error, match="No space left"):
-        files.write(path, "new")
+        files.write_text(path, "new")
     assert [p.name for p in tmp_path.iterdir()] == ["e.json"]
     assert path.read_text() == "old"
 
@@ -67,7 +67,7 @@ def write_figure(folder):
     ("write", "n"),
     [
         (lambda folder: atomic.write_bytes(folder / "a", b"x"), 1),
-        (lambda folder: files.write(folder / "a", json.dumps({})), 1),
+        (lambda folder: files.write_text(folder / "a", json.dumps({})), 1),
         (write_best, 1),
         (write_figure, 3),
     ],
@@ -83,7 +83,7 @@ def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "link").symlink_to("there")
     (tmp_path / "new").symlink_to("nowhere yet")
     for name in ("link", "new"):
-        files.write(tmp_path / name, "new")
+        files.write_text(tmp_path / name, "new")
         assert (tmp_path / name).is_symlink()
     assert [(tmp_path / name).read_text() for name in ("there", "nowhere yet")] == ["new", "new"]
 
@@ -92,7 +92,7 @@ def test_a_link_stays_a_link(tmp_path):
 def test_a_file_in_memory_is_a_file():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for text in ("old", "new"):
-            files.write(Path(folder) / "best.json", text)
+            files.write_text(Path(folder) / "best.json", text)
         assert (Path(folder) / "best.json").read_text() == "new"
 
 
@@ -101,7 +101,7 @@ def test_a_pipe_takes_what_it_is_given(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        files.write(tmp_path / "pipe", "news")
+        files.write_text(tmp_path / "pipe", "news")
         assert os.read(reader, 100) == b"news"
     finally:
         os.close(reader)

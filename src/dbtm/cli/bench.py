@@ -193,5 +193,5 @@ def _write(path: Path | None, found: dict[str, Any], device: "torch.device") -> 
 
     from dbtm.evals.provenance import made
 
-    files.write(path, json.dumps({**found, **made(device)}, indent=2) + "\n")
+    files.write_text(path, json.dumps({**found, **made(device)}, indent=2) + "\n")
     say(path)

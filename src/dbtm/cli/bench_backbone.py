@@ -79,7 +79,7 @@ def backbone(
         kernels["delta"] = " - ".join(choose_delta(*kind))
         sizes = {"width": width, "depth": depth, "head_width": head_width, "softcap": softcap, "batch": batch}
         setting = {**sizes, "vocab": backbones.VOCAB, "repeats": repeats, "compile": compiled, "kernels": kernels}
-        files.write(json_file, json.dumps({**found, **setting, **made(target)}, indent=2) + "\n")
+        files.write_text(json_file, json.dumps({**found, **setting, **made(target)}, indent=2) + "\n")
     if figure is not None:
         _draw(rows, found, figure)
     for name, title in backbones.MEASURES.items():

@@ -33,6 +33,3 @@ def check_all(wanted: Iterable[tuple[str, Path | None]], reads: Iterable[tuple[s
 def write_text(path: Path, text: str) -> None:
     """A text file, whole or not at all."""
     atomic.write_bytes(path, text.encode())
-
-
-write = write_text  # its earlier name, which some commands still use
