@@ -28,6 +28,7 @@ class Examples:
     dropout_seed: int = 0  # dropout is drawn from torch's generator, for the micro-batch as a whole
     noise_rows: Tensor | None = None  # (B,) int64: which sample's noise each row is given, where that is known already
     place: Tensor | None = None  # (B,) int64: numbers of the rows within the step's whole batch, over all devices
+    step_key: Tensor | None = None  # (B,) int64, folded from (seed of the run, step) alone: the same in every row
     targets: Tensor | None = None  # () tokens that are not given: of the step's whole batch, per micro-batch
 
     def tensors(self) -> dict[str, Tensor]:
@@ -45,6 +46,7 @@ class Examples:
             sample_key=self.sample_key[rows],
             noise_rows=None,
             place=None if self.place is None else self.place[rows],
+            step_key=None if self.step_key is None else self.step_key[rows],
             targets=None if self.targets is None else self.targets * (rows.stop / len(self.tokens)),
         )
 
@@ -59,6 +61,12 @@ class Examples:
     def key(self, stream: int) -> Tensor:
         """key_B of one stream of random numbers."""
         return rng.fold(self.sample_key, stream)
+
+    def step_keys(self) -> Tensor:
+        """key_B that all rows of a step share, for what is drawn once for its whole batch."""
+        if self.step_key is not None:
+            return self.step_key
+        return rng.fold(self.step, torch.zeros_like(self.sample_key))
 
 
 class Part(NamedTuple):

@@ -18,6 +18,7 @@ from dbtm.core.errors import UsageError
 from dbtm.losses.head import cross_entropy
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
+from dbtm.methods.times import stratified
 from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
 from dbtm.sampling.decode import draw_categorical
@@ -80,10 +81,8 @@ class MDLM(Method[Config, Options]):
         return self.shape.vocab
 
     def times(self, examples: Examples) -> Tensor:
-        """t_B, stratified over the step's whole batch: (u_i + i) / B, then scaled to [eps, 1]."""
-        u_B, n = rng.uniform(examples.key(TIME), 1)[:, 0], self.config.train.batch
-        i_B = torch.arange(len(u_B), device=u_B.device) if examples.place is None else examples.place
-        return self.settings.eps + (1 - self.settings.eps) * (u_B + i_B) / n
+        """t_B in [eps, 1], stratified over the step's whole batch."""
+        return stratified(examples, TIME, self.config.train.batch, low=self.settings.eps)
 
     def masked(self, examples: Examples, t_B: Tensor, stream: int = MASK) -> Tensor:
         """Which tokens are masked at t: each with probability 1 - alpha_t, given ones never, (B, L) bool."""
