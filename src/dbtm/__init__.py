@@ -3,6 +3,10 @@
 import importlib
 from typing import Any
 
+from dbtm.core.threads import let_idle_threads_sleep
+
+let_idle_threads_sleep()  # here, because PyTorch reads it once, when it is imported
+
 __version__ = "0.1.0"
 
 # public name -> module; nothing heavy is imported until a name is used

@@ -1,6 +1,5 @@
 """What several commands share: lists of numbers, options that do not go together, progress, tables, a solved Sudoku."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,15 +85,6 @@ def shown_progress() -> "Iterator[Progress]":
                 bars.console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
 
         yield Shown()
-
-
-def let_idle_threads_sleep() -> None:
-    """Call before PyTorch is imported, where hundreds of short steps follow, as in a solve.
-
-    PyTorch's threads wait for each other by spinning. Where other processes want the same cores, a solve of .3 s was
-    seen to take 20 s; threads that sleep at once make it half as slow again. So they spin for a moment, then sleep.
-    """
-    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dbtm.cli.common import let_idle_threads_sleep, print_solution, write_solution_page
+from dbtm.cli.common import print_solution, write_solution_page
 from dbtm.cli.console import open_console, say
 from dbtm.core.errors import UsageError, nearest
 
@@ -55,7 +55,6 @@ def text(out: Path, seed: int) -> None:
 
 def sudoku(out: Path, seed: int) -> None:
     """Solve the built-in puzzle with the packaged model, show its rounds and write the page that replays them."""
-    let_idle_threads_sleep()
     from dbtm.service.solving import SolveRequest, solve
 
     result = solve(SolveRequest(seed=seed, warm_up=True))

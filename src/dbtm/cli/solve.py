@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import check_kappa, let_idle_threads_sleep, print_solution, write_solution_page
+from dbtm.cli.common import check_kappa, print_solution, write_solution_page
 from dbtm.cli.console import say
 from dbtm.cli.options import Html, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
@@ -44,7 +44,6 @@ def solve(
     check_kappa(options.get("kappa"))
     files.check("--html", html)
     puzzle_C = read_puzzle(puzzle)
-    let_idle_threads_sleep()
     from dbtm.service import solving
 
     request = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=puzzle_C, options=options, seed=seed, warm_up=True)

@@ -1,0 +1,40 @@
+"""Idle threads sleep soon, in every process that imports the package, unless the user says otherwise."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dbtm.core.threads import SLEEP_SOON, let_idle_threads_sleep
+
+
+def test_what_the_user_has_set_stays():
+    environment = {"GOMP_SPINCOUNT": "7"}
+    let_idle_threads_sleep(environment)
+    assert environment == {**SLEEP_SOON, "GOMP_SPINCOUNT": "7"}
+
+
+def test_a_wait_policy_of_the_users_own_is_left_alone():
+    environment = {"OMP_WAIT_POLICY": "active"}
+    let_idle_threads_sleep(environment)
+    assert environment == {"OMP_WAIT_POLICY": "active"}
+
+
+@pytest.mark.parametrize("start", ["import dbtm", "import dbtm.cli", "from dbtm import load"])
+def test_it_is_set_before_pytorch_is_imported(start):
+    """An import hook notes the environment at the moment when torch is first asked for."""
+    script = (
+        "import os, sys\n"
+        "class Look:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('KMP_BLOCKTIME'))\n"
+        "            sys.stdout.flush(); os._exit(0)\n"
+        "sys.meta_path.insert(0, Look())\n"
+        f"{start}\n"
+        "import torch\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in {*SLEEP_SOON, "OMP_WAIT_POLICY"}}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [*SLEEP_SOON.values()]
