@@ -67,6 +67,7 @@ def old(config):
     model |= {"quality": quality.pop("enabled"), **{f"quality_{name}": value for name, value in quality.items()}}
     for name in ("ril", "distill"):
         method[name]["count_committed_now"] = method[name].pop("supervise") == "uncommitted"
+    model["rotary"], method["distill"]["fraction"], values["sample"]["penalty_by_nfe"] = True, 1.0, []
     values |= {"method": method.pop("name"), **method}
     for name in MARKOV.keys() - {"recipe", "task", "method"}:
         values[name] = {key: value for key, value in values[name].items() if key in MARKOV[name]}
@@ -137,6 +138,22 @@ def test_what_is_wrong_is_still_named(changes, message):
     with pytest.raises(UsageError, match=message) as caught:
         from_dict(migrated({**MARKOV, **changes}))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [("model", "rotary", False), ("distill", "fraction", 0.5), ("sample", "penalty_by_nfe", [[4, 1.0]])],
+)
+def test_a_removed_setting_that_was_used_is_refused(section, name, value):
+    values = {**MARKOV, section: {**MARKOV[section], name: value}}
+    with pytest.raises(UsageError, match=rf"{name}=.* is no longer supported"):
+        migrated(values)
+
+
+def test_removed_settings_also_leave_todays_form():
+    values = to_dict(recipe("markov"))
+    values["model"]["rotary"] = True
+    assert from_dict(migrated(values)) == recipe("markov")
 
 
 def test_another_method_of_that_time_keeps_nothing_of_dbtm():

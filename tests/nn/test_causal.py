@@ -22,7 +22,7 @@ def network(**others) -> Backbone:
     return model.eval()
 
 
-KINDS = [{}, {"softcap": 4.0}, {"conv_width": 3}, {"loops": 2}, {"rotary": False}, {"input_norm": True}]
+KINDS = [{}, {"softcap": 4.0}, {"conv_width": 3}, {"loops": 2}, {"input_norm": True}]
 
 
 @pytest.mark.parametrize("softcap", [0.0, 2.0])

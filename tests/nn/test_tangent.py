@@ -134,7 +134,7 @@ def test_short_convolution_against_torchs(taps):
         {"softcap": 1.5},
         {"softcap": 0.0, "loops": 3},
         {"input_norm": True, "position_axes": (9, 4)},
-        {"rotary": False, "dropout": 0.3},
+        {"dropout": 0.3},
         {"conv_width": 5, "softcap": 0.0},
     ],
 )

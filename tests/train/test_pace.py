@@ -93,9 +93,3 @@ def test_a_long_warm_up_is_cut_and_a_late_start_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"method\.distill\.start=1000000"):
         fit(late, tmp_path / "late", minutes=0.05)
     assert checkpoint.latest(tmp_path / "late") is not None
-
-
-def test_a_cosine_must_know_its_length(tmp_path):
-    config = tiny_run()
-    with pytest.raises(UsageError, match="wsd"):
-        fit(replace(config, optim=replace(config.optim, schedule="cosine")), tmp_path, minutes=1)

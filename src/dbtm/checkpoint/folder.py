@@ -205,8 +205,8 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 def all_in(run: Path) -> list[Path]:
     """Complete checkpoints of a run, oldest first."""
-    found = [p for p in run.glob("step-*") if p.is_dir() and _NAME.fullmatch(p.name) and (p / MANIFEST).is_file()]
-    return sorted(found, key=step_of)
+    folders = [p for p in run.glob("step-*") if p.is_dir() and _NAME.fullmatch(p.name) and (p / MANIFEST).is_file()]
+    return sorted(folders, key=step_of)
 
 
 def step_of(folder: Path) -> int:
@@ -216,8 +216,8 @@ def step_of(folder: Path) -> int:
 
 def latest(run: Path) -> Path | None:
     """The newest checkpoint of a run."""
-    found = all_in(run)
-    return found[-1] if found else None
+    folders = all_in(run)
+    return folders[-1] if folders else None
 
 
 def set_best(run: Path, folder: Path, score: float, measured: dict[str, Any]) -> None:

@@ -5,8 +5,15 @@ from typing import Any
 
 from dbtm.checkpoint.folder import read_document
 from dbtm.config import RunConfig, from_dict
+from dbtm.core.errors import UsageError
 
 _DBTM = ("path", "loss", "ril", "distill")
+_REMOVED: dict[tuple[str, ...], Any] = {
+    ("model", "rotary"): True,
+    ("method", "distill", "fraction"): 1.0,
+    ("sample", "penalty_by_nfe"): [],
+}
+"""Settings that no longer exist, and the only value that today's code stands for."""
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -19,8 +26,37 @@ def migrated(values: Any) -> Any:
     is wrong with it.
     """
     if isinstance(values, dict) and isinstance(values.get("method", "dbtm"), str) and "model" in values:
-        return _methods_own_their_settings(values)
+        values = _methods_own_their_settings(values)
+    return _without_removed(values)
+
+
+def _without_removed(values: Any) -> Any:
+    """Values less the settings that no longer exist; one that was used cannot be loaded any more."""
+    for path, only in _REMOVED.items():
+        section = _section(values, path[:-1])
+        if section is None or path[-1] not in section:
+            continue
+        if section[path[-1]] != only:
+            raise UsageError(
+                f"{'.'.join(path)}={section[path[-1]]!r} is no longer supported: this checkpoint needs dbtm 0.1"
+            )
+        values = _less(values, path)
     return values
+
+
+def _section(values: Any, path: tuple[str, ...]) -> dict[str, Any] | None:
+    """The JSON object at a path, or None where there is none."""
+    for name in path:
+        values = values.get(name) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else None
+
+
+def _less(values: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """A copy without the value at a path."""
+    name, *rest = path
+    if not rest:
+        return {key: value for key, value in values.items() if key != name}
+    return {**values, name: _less(values[name], tuple(rest))}
 
 
 def _methods_own_their_settings(values: dict[str, Any]) -> dict[str, Any]:

@@ -53,16 +53,16 @@ def step(
         bar = progress.add_task("preparing", total=len(kinds(config)))
         size = batch or (max(1, min(256, 2**16 // config.task.length)) if gpu else 4)
         try:
-            found = measure(config, size, target, compiled, graph, repeats, lambda: progress.advance(bar))
+            result = measure(config, size, target, compiled, graph, repeats, lambda: progress.advance(bar))
         except torch.OutOfMemoryError:
             raise UsageError(f"{size} rows do not fit into this GPU's memory: give a smaller --batch") from None
-    _write(json_file, {"recipe": recipe, **found}, target)
+    _write(json_file, {"recipe": recipe, **result}, target)
     _print(
         f"{recipe}, batch {size}, gradients of one batch",
         ("step", "ms", "vs cross-entropy", "peak GiB", "floor ms", "of matrix peak"),
         (
             (r["step"], r["ms"], r["ratio_vs_ce"], r["peak_gib"], r["floor_ms"], f"{r['share_of_peak']:.1%}")
-            for r in found["rows"]
+            for r in result["rows"]
         ),
     )
 
@@ -186,12 +186,12 @@ def _print(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) ->
     print_whole(table)
 
 
-def _write(path: Path | None, found: dict[str, Any], device: "torch.device") -> None:
+def _write(path: Path | None, result: dict[str, Any], device: "torch.device") -> None:
     if path is None:
         return
     import json
 
     from dbtm.evals.provenance import made
 
-    files.write_text(path, json.dumps({**found, **made(device)}, indent=2) + "\n")
+    files.write_text(path, json.dumps({**result, **made(device)}, indent=2) + "\n")
     say(path)

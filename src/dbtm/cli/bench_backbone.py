@@ -68,7 +68,7 @@ def backbone(
         arguments = (base, wanted, batch, target, repeats, compiled)
         for row in backbones.measure(*arguments, progress=lambda: progress.advance(bar)):
             rows.append(row)
-    found = backbones.summary(rows)
+    summary = backbones.summary(rows)
     if json_file is not None:
         from dbtm.evals.provenance import made
         from dbtm.kernels.dispatch import choose, choose_delta
@@ -79,11 +79,11 @@ def backbone(
         kernels["delta"] = " - ".join(choose_delta(*kind))
         sizes = {"width": width, "depth": depth, "head_width": head_width, "softcap": softcap, "batch": batch}
         setting = {**sizes, "vocab": backbones.VOCAB, "repeats": repeats, "compile": compiled, "kernels": kernels}
-        files.write_text(json_file, json.dumps({**found, **setting, **made(target)}, indent=2) + "\n")
+        files.write_text(json_file, json.dumps({**summary, **setting, **made(target)}, indent=2) + "\n")
     if figure is not None:
-        _draw(rows, found, figure)
+        _draw(rows, summary, figure)
     for name, title in backbones.MEASURES.items():
-        print_whole(_table(rows, found, name, title))
+        print_whole(_table(rows, summary, name, title))
     for path in (json_file, figure):
         if path is not None:
             say(path)
@@ -99,7 +99,7 @@ def _lengths(text: str | None) -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _table(rows: "list[BackboneTiming]", found: dict, name: str, title: str) -> "Table":
+def _table(rows: "list[BackboneTiming]", summary: dict, name: str, title: str) -> "Table":
     """One measure: rows are lengths, columns the backbones with their ratio to attention."""
     from rich.table import Table
 
@@ -114,19 +114,19 @@ def _table(rows: "list[BackboneTiming]", found: dict, name: str, title: str) -> 
     for length in dict.fromkeys(row.length for row in rows):
         cells = []
         for backbone, values in at.items():
-            ratio = found[name]["ratio"].get(backbone, {}).get(length)
+            ratio = summary[name]["ratio"].get(backbone, {}).get(length)
             beside = "" if ratio is None else f" (x {ratio:.2f})"
             cells.append(f"{values[length] / scale:.3g}{unit}{beside}" if length in values else "out of memory")
         table.add_row(f"{length:,}", *cells)
-    exponents = [found[name]["exponent"].get(backbone) for backbone in PATTERNS]
+    exponents = [summary[name]["exponent"].get(backbone) for backbone in PATTERNS]
     table.add_section()
     table.add_row("exponent", *("" if p is None else f"{p:.2f}" for p in exponents))
-    crossings = [found[name]["crossing"].get(backbone) for backbone in PATTERNS]
+    crossings = [summary[name]["crossing"].get(backbone) for backbone in PATTERNS]
     table.add_row("below from", *("" if at is None else f"L = {at:,.0f}" for at in crossings))
     return table
 
 
-def _draw(rows: "list[BackboneTiming]", found: dict, path: Path) -> None:
+def _draw(rows: "list[BackboneTiming]", summary: dict, path: Path) -> None:
     """The figure, there whole or not at all."""
     from io import BytesIO
 
@@ -138,5 +138,5 @@ def _draw(rows: "list[BackboneTiming]", found: dict, path: Path) -> None:
 
     data = BytesIO()
     with mpl.rc_context(RC):
-        draw(rows, found).savefig(data, format=path.suffix[1:], dpi=200)
+        draw(rows, summary).savefig(data, format=path.suffix[1:], dpi=200)
     write_bytes(path, data.getvalue())

@@ -100,8 +100,8 @@ def _sources(
     from dbtm.tasks.gsm8k.plain import plain as print_anew
     from dbtm.tasks.gsm8k.prepared import Source
 
-    def source(about: dict[str, Any], found: "Iterator[Example]", renumber: int) -> Source:
-        programs: Iterator[Example | None] = (example if example.code else None for example in found)
+    def source(about: dict[str, Any], problems: "Iterator[Example]", renumber: int) -> Source:
+        programs: Iterator[Example | None] = (example if example.code else None for example in problems)
         examples = (example and print_anew(example) for example in programs) if plain else programs
         return Source(about, _with_copies(examples, renumber, seed) if renumber else examples)
 

@@ -63,16 +63,16 @@ def text(
     from dbtm.tasks.text.prepare import Layout
     from dbtm.tasks.text.streams import called, read_once
 
-    found, passed_over = sources.find(named)
-    once = next(filter(read_once, found), None)
+    paths, passed_over = sources.find(named)
+    once = next(filter(read_once, paths), None)
     if once is not None and tokenizer.startswith("train:"):
         raise UsageError(f"--tokenizer train: reads its input twice, but {called(once)} can be read once: give files")
     layout = Layout(length, edges, validation, seed, dtype)
 
     def open_all(tick: Callable[[int], None]) -> "list[Part]":
-        return [(None, sources.pieces(path, tick, field, documents)) for path in found]
+        return [(None, sources.pieces(path, tick, field, documents)) for path in paths]
 
-    _run(open_all, found, passed_over, tokenizer, out, layout, eos, None, workers, force)
+    _run(open_all, paths, passed_over, tokenizer, out, layout, eos, None, workers, force)
 
 
 def lm1b(

@@ -55,8 +55,6 @@ class ModelConfig(Section):
     """Blocks of the delta backbone, repeated over the depth: gdn (delta rule) or attn (attention)."""
     loops: int = 1
     """How many times the stack of blocks is applied (weight-tied depth)."""
-    rotary: bool = True
-    """Rotary position embedding in attention."""
     position_axes: tuple[int, ...] = ()
     """Sizes of learned position tables; the task says which entry each position has."""
     input_norm: bool = False

@@ -29,8 +29,8 @@ class OptimConfig(Section):
     """Momentum of Muon."""
     clip: float = 1.0
     """Largest norm of the gradient; 0 is off."""
-    schedule: Literal["constant", "cosine", "wsd"] = "constant"
-    """After the warm-up: constant, cosine to 0, or constant with a linear decay at the end (wsd)."""
+    schedule: Literal["constant", "wsd"] = "constant"
+    """After the warm-up: constant, or constant with a linear decay to 0 at the end (wsd)."""
     warmup: int = 1_000
     """Steps of linear warm-up."""
     decay_fraction: float = 0.4

@@ -98,8 +98,8 @@ class _GatedDelta(torch.autograd.Function):
         *inputs, inverse, U, S = ctx.saved_tensors
         directions, L = ctx.directions, inputs[0].shape[2]
         x = Inputs(*(chunk([t] * len(directions), directions) for t in inputs))
-        found = gradients(x, Parts.of(x, inverse), U, S, chunk(go.unbind(), directions))
-        grads = [unchunk(y, directions, L).sum(0).to(t.dtype) for y, t in zip(found, inputs, strict=True)]
+        chunks = gradients(x, Parts.of(x, inverse), U, S, chunk(go.unbind(), directions))
+        grads = [unchunk(y, directions, L).sum(0).to(t.dtype) for y, t in zip(chunks, inputs, strict=True)]
         return None, *grads, *([None] * (len(ctx.needs_input_grad) - 6))
 
 

@@ -80,10 +80,8 @@ class Backbone(nn.Module):
         extra = len(self.embedding) > self.shape.vocab
         return self.embedding[: self.shape.vocab] if extra else self.embedding
 
-    def rotary(self, length: int, heads: int, width: int) -> tuple[Tensor, Tensor] | None:
+    def rotary(self, length: int, heads: int, width: int) -> tuple[Tensor, Tensor]:
         """Rotary angles for this many heads, kept between calls."""
-        if not self.config.rotary:
-            return None
         key = (length, width // heads, self.embedding.device, self.dtype)
         if key not in self._rotary:
             self._rotary[key] = rotary_angles(*key)
@@ -152,7 +150,7 @@ class Backbone(nn.Module):
         for axis, table in enumerate(self.positions):
             h = h + table[self.position_ids[first:last, axis]]
         rotary = self.rotary(last, self.config.heads, self.config.width)
-        if first and rotary is not None:
+        if first:
             rotary = rotary[0][first:], rotary[1][first:]
         more: dict[str, object] = {}
         if times or self.trunk.times:

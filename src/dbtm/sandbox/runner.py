@@ -192,8 +192,8 @@ def _cores() -> int:
 def _fields(line: bytes, token: str) -> tuple[str, str] | None:
     """(kind, text) of a report's line that carries the token; None of any other."""
     try:
-        found, kind, text = line.decode("ascii").split(" ")
-        return (kind, bytes.fromhex(text).decode("utf-8", "replace")) if secrets.compare_digest(found, token) else None
+        sent, kind, text = line.decode("ascii").split(" ")
+        return (kind, bytes.fromhex(text).decode("utf-8", "replace")) if secrets.compare_digest(sent, token) else None
     except ValueError:
         return None
 

@@ -58,7 +58,7 @@ class Task:
         """{name: text} of small files that a checkpoint carries (a tokenizer), asked for before training begins."""
         return {}
 
-    def with_files(self, found: Mapping[str, Path]) -> "Task":
+    def with_files(self, files: Mapping[str, Path]) -> "Task":
         """This task on what a checkpoint carries, {name: path}, so that it needs nothing from where it was trained."""
         return self
 

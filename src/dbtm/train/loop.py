@@ -61,7 +61,7 @@ class Trainer:
         self.lock = RunLock(out)
         if self.world.first:
             self.lock.refuse_if_held()
-        newest = self.found = checkpoint.latest(out)
+        newest = self.newest = checkpoint.latest(out)
         if newest is not None and not resume:
             raise UsageError(f"{out} already holds a run: resume it, or choose another folder")
         _check_batch(config.task)
@@ -125,7 +125,7 @@ class Trainer:
         if self.world.first:
             self.lock.take()
         try:
-            if self.world.first and checkpoint.latest(self.out) != self.found:
+            if self.world.first and checkpoint.latest(self.out) != self.newest:
                 raise UsageError(f"{self.out} was trained by another process just now: resume it, or choose another")
             return self._run(max_seconds, pace)
         finally:
@@ -377,12 +377,10 @@ def fit(
 ) -> Path:
     """Train a run and return the folder of its last checkpoint.
 
-    With `minutes`, train.steps is set to what fits into them, measured as the run goes; the learning rate must not
-    depend on the length before that, so schedules are `constant` and `wsd`. `evaluate` measures samplers on the way.
+    With `minutes`, train.steps is set to what fits into them, measured as the run goes. `evaluate` measures samplers on
+    the way.
     """
     if minutes is not None:
-        if config.optim.schedule == "cosine":
-            raise UsageError("a run by the clock needs optim.schedule=wsd or constant: cosine must know its length")
         config = replace(config, train=replace(config.train, steps=OPEN))
     started = time.monotonic()
     trainer = Trainer(config, Path(out), resume, evaluate)

@@ -1,7 +1,5 @@
 """Optimizers and the learning-rate schedule (tab:hyperparameters)."""
 
-import math
-
 import torch
 from torch import nn
 
@@ -39,12 +37,9 @@ def _in_block(name: str) -> bool:
 def schedule(step: int, steps: int, config: OptimConfig) -> float:
     """The factor on the peak learning rate at a step (counted from 0) of a run of `steps`.
 
-    Linear warm-up, then constant; cosine to 0; or wsd: constant, and a linear decay to 0 over the last share.
+    Linear warm-up, then constant; with wsd, a linear decay to 0 over the last share.
     """
     warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
-    if config.schedule == "cosine":
-        progress = max(0, step - config.warmup) / max(1, steps - config.warmup)
-        return warm * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
     if config.schedule == "wsd":
         decay = max(1, round(config.decay_fraction * steps))
         return warm * min(1.0, (steps - step) / decay)

@@ -9,7 +9,7 @@ from dbtm.config import Shape
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.methods.base import backward
-from dbtm.methods.dbtm import DistillConfig, LossConfig, PathConfig
+from dbtm.methods.dbtm import DistillConfig, LossConfig
 from dbtm.methods.dbtm.distill import teacher_rollout
 from dbtm.methods.dbtm.training import TURN
 from dbtm.simplex import spread
@@ -57,14 +57,6 @@ def test_self_distillation_targets_the_teachers_last_round(monkeypatch, commit_m
     for parameter, gradient in zip(parameters, torch.autograd.grad(0.4 * want, parameters, allow_unused=True)):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-7, atol=1e-10)
     assert all(q.grad is None for q in teacher.parameters())
-
-
-def test_self_distillation_on_a_fraction_of_the_rows_is_that_of_these_rows():
-    distill = DistillConfig(weight=1.0, depth=2, start=0)
-    batch, uncoupled = examples(), PathConfig(coupling="independent")
-    some = backward(build(distill=replace(distill, fraction=0.5), path=uncoupled), batch)["distill"]
-    assert some.item() == backward(build(distill=distill, path=uncoupled), batch.first(0.5))["distill"].item()
-    assert some.item() != backward(build(distill=distill, path=uncoupled), batch)["distill"].item()
 
 
 def test_a_teacher_may_commit_positions_that_are_spread_from_another_place_in_every_row():

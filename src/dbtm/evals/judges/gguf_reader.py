@@ -79,35 +79,35 @@ class GGUF:
         return name in self._fields
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        fits = lambda found: type(found) is int and low <= found <= high  # noqa: E731
+        fits = lambda value: type(value) is int and low <= value <= high  # noqa: E731
         return self._value(name, fits, f"a whole number from {low} to {high}", default)
 
     def positive(self, name: str, default: float | None = None) -> float:
-        fits = lambda found: type(found) in (int, float) and 0 < found < math.inf  # noqa: E731
+        fits = lambda value: type(value) in (int, float) and 0 < value < math.inf  # noqa: E731
         return self._value(name, fits, "a positive number", default)
 
     def text(self, name: str, default: str | None = None) -> str:
-        return self._value(name, lambda found: type(found) is str, "a string", default)
+        return self._value(name, lambda value: type(value) is str, "a string", default)
 
     def texts(self, name: str) -> list[str]:
-        fits = lambda found: type(found) is list and all(type(item) is str for item in found)  # noqa: E731
+        fits = lambda value: type(value) is list and all(type(item) is str for item in value)  # noqa: E731
         return self._value(name, fits, "a list of strings", None)
 
     def numbers(self, name: str, default: list[float] | None = None) -> list[float]:
-        fits = lambda found: type(found) is list and not any(type(item) is str for item in found)  # noqa: E731
+        fits = lambda value: type(value) is list and not any(type(item) is str for item in value)  # noqa: E731
         return self._value(name, fits, "a list of numbers", default)
 
     def _value(self, name: str, fits: Callable[[Any], bool], wanted: str, default: Any) -> Any:
         """A value of the metadata, which must fit."""
         try:
-            found = self._fields[name].contents() if self.states(name) else default
+            value = self._fields[name].contents() if self.states(name) else default
         except UnicodeDecodeError:
             raise UsageError(f"{self.path} is damaged: {name} is not UTF-8") from None
-        if found is None:
+        if value is None:
             raise UsageError(f"{self.path} is damaged: it does not state {name}")
-        if not fits(found):
-            raise UsageError(f"{self.path} is damaged: {name} is {reprlib.repr(found)}, not {wanted}")
-        return found
+        if not fits(value):
+            raise UsageError(f"{self.path} is damaged: {name} is {reprlib.repr(value)}, not {wanted}")
+        return value
 
     def tensor(self, name: str) -> np.ndarray:
         """One tensor as float32, in memory of its own."""

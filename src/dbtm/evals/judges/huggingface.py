@@ -79,14 +79,14 @@ def load(name: str) -> tuple[Any, Any]:
         refuse_code(name)
         # False, not left out: transformers would ask on the standard input whether to run a repository's code
         tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        found: Any = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=False, **options)
+        opened: Any = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=False, **options)
     except UsageError:
         raise
     except Exception as error:  # a damaged file has many: OSError, ValueError, RuntimeError, SafetensorError
         said = shorten(str(error), 240, placeholder=" ...") or type(error).__name__
         where = "the folder cannot be loaded" if Path(name).is_dir() else "it is no folder with one, and the hub says"
         raise UsageError(f"no causal language model '{name}': {where}: {said}") from None
-    model, loaded = found
+    model, loaded = opened
     other_size = (key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])  # differs by version
     absent = sorted({*loaded["missing_keys"], *other_size})
     if absent:
@@ -116,5 +116,5 @@ def refuse_code(name: str) -> None:
 
 def digest(folder: Path) -> str:
     """One sha256 of all that a model in a folder is made of, wherever the folder is."""
-    found = sorted(path for path in folder.iterdir() if path.suffix in _FILES)
-    return hashlib.sha256("".join(f"{path.name} {sha256(path)}\n" for path in found).encode()).hexdigest()
+    files = sorted(path for path in folder.iterdir() if path.suffix in _FILES)
+    return hashlib.sha256("".join(f"{path.name} {sha256(path)}\n" for path in files).encode()).hexdigest()

@@ -140,13 +140,11 @@ class DistillConfig(Section):
     """First step with self-distillation."""
     refresh: int = 5_000
     """Steps between copies of the EMA into the teacher."""
-    fraction: float = 1.0
-    """Share of the batch's rows that are rolled out."""
 
     def __post_init__(self):
         self.not_negative("weight")
-        self.positive("depth", "temperature", "refresh", "fraction")
-        self.in_range(0, 1, "fraction", "kappa")
+        self.positive("depth", "temperature", "refresh")
+        self.in_range(0, 1, "kappa")
         if self.supervise == "remaining" and (self.depth == 1 or not self.commit):
             raise UsageError(
                 "method.distill.supervise=remaining needs rounds that commit, and method.distill.depth of at least 2"
@@ -229,8 +227,6 @@ class Options(SampleConfig):
     """Commit what scores at least this."""
     kappa_by_nfe: tuple[tuple[int, float], ...] = ()
     """Tuned thresholds: (budget, kappa), smallest budget first."""
-    penalty_by_nfe: tuple[tuple[int, float], ...] = ()
-    """Tuned repetition penalties, in the same way."""
     scorer: Literal["confidence", "quality", "spread", "none"] = "confidence"
     """What is committed first."""
     commit: bool = True
@@ -260,21 +256,16 @@ class Options(SampleConfig):
         """kappa where it has a part: commits that are spread know no threshold."""
         return None if self.scorer == "spread" else self.kappa
 
-    def tuned(self, nfe: int) -> dict[str, float]:
-        """Threshold and penalty for a budget: those of the largest tuned budget within it, else the plain ones."""
-        plain = {"kappa": self.kappa, "repetition_penalty": self.repetition_penalty}
-        tuned = {"kappa": self.kappa_by_nfe, "repetition_penalty": self.penalty_by_nfe}
-        return {
-            name: next((value for budget, value in reversed(tuned[name]) if budget <= nfe), plain[name])
-            for name in plain
-        }
+    def tuned_kappa(self, nfe: int) -> float:
+        """The threshold for a budget: that of the largest tuned budget within it, else the plain one."""
+        return next((kappa for budget, kappa in reversed(self.kappa_by_nfe) if budget <= nfe), self.kappa)
 
     def changed(self, method: str, changes: dict[str, Any]) -> "Options":
-        """Kappa and penalty, where not given, are tuned for the budget. The penalty counts committed tokens: without
-        commits it is off.
+        """Kappa, where not given, is tuned for the budget. The penalty counts committed tokens: without commits it is
+        off.
         """
         nfe = changes.get("nfe", self.nfe)
-        tuned = self.tuned(nfe) if isinstance(nfe, int) else {}
+        tuned = {"kappa": self.tuned_kappa(nfe)} if isinstance(nfe, int) else {}
         options = super().changed(method, tuned | changes)
         if options.sampler == "refine" and options.commit and options.scorer == "none":
             options = replace(options, nfe=1)  # all scores are 1: one round commits everything

@@ -108,7 +108,7 @@ class DBTM(Method[Config, Options]):
             for k in self.settings.ril.depths:
                 yield from self.ril_parts(k, state, noise_BLD, examples)
         if distill:
-            yield from self.soft_ril_parts(state, noise_BLD, examples.first(self.settings.distill.fraction))
+            yield from self.soft_ril_parts(state, noise_BLD, examples)
         if noise_BLD.grad is not None:
             shared_BLD.backward(noise_BLD.grad)
 

@@ -62,16 +62,16 @@ def refusal(tree: _ast.AST) -> str | None:
 
 def walk(tree: _ast.AST) -> list[_ast.AST]:
     """All nodes, in order; without recursion, since a hostile tree may be deep."""
-    found: list[_ast.AST] = []
+    refused: list[_ast.AST] = []
     left: list[object] = [tree]
     while left:
         node = left.pop()
         if isinstance(node, list):
             left.extend(reversed(node))
         elif isinstance(node, _ast.AST):
-            found.append(node)
+            refused.append(node)
             left.extend(getattr(node, field, None) for field in reversed(node._fields))
-    return found
+    return refused
 
 
 def _refuse(node: _ast.AST) -> str | None:

@@ -18,7 +18,7 @@ def program(solution: str) -> str | None:
     lines: list[str] = []
     names: dict[float, str] = {}
     for n, (expression, result) in enumerate(_STEP.findall(solution), 1):
-        named = _NUMBER.sub(lambda found: names.get(float(found[0]), found[0]), expression.replace(",", ""))
+        named = _NUMBER.sub(lambda match: names.get(float(match[0]), match[0]), expression.replace(",", ""))
         lines.append(f"    s{n} = {named}\n")
         if (value := number(result)) is not None:
             names[value] = f"s{n}"

@@ -67,14 +67,14 @@ def literals(*expressions: ast.expr) -> list[float]:
 def computed(lines: list[Line], swap: Swap) -> list[float]:
     """What the lines that compute something are worth, in their order, with some literals swapped."""
     known: dict[str, float] = {}
-    found = []
+    values = []
     for line in lines:
         value = known[line.name] = _value(line.expression, known, swap)
         if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise OverflowError(f"a number of more than {MOST_BITS} bits")
         if line.computes:
-            found.append(value)
-    return found
+            values.append(value)
+    return values
 
 
 def _value(node: ast.expr, known: dict[str, float], swap: Swap) -> float:

@@ -172,4 +172,4 @@ def _ascending(values: list[int]) -> bool:
 
 
 def _swapped(text: str, swap: Swap) -> str:
-    return NUMBER.sub(lambda found: str(swap.get(int(found[0]), int(found[0]))), text)
+    return NUMBER.sub(lambda match: str(swap.get(int(match[0]), int(match[0]))), text)

@@ -61,13 +61,13 @@ class Gsm8k(Task):
     def prepared(self) -> Prepared:
         if not self.data:
             raise UsageError("no problems to train on: prepare some (`dbtm data gsm8k`) and name the folder, task.data")
-        found = Prepared(self.data)
-        if (found.vocab, found.length) != (self.vocab, self.length):
+        prepared = Prepared(self.data)
+        if (prepared.vocab, prepared.length) != (self.vocab, self.length):
             raise UsageError(
-                f"{self.data} has vocabulary {found.vocab} and length {found.length}, but task.vocab={self.vocab} and "
-                f"task.length={self.length}: prepare the set anew, or change these settings"
+                f"{self.data} has vocabulary {prepared.vocab} and length {prepared.length}, but "
+                f"task.vocab={self.vocab} and task.length={self.length}: prepare the set anew, or change these settings"
             )
-        return found
+        return prepared
 
     @cached_property
     def layout(self) -> Layout:
@@ -78,13 +78,13 @@ class Gsm8k(Task):
                 "no tokenizer: prepare problems (`dbtm data gsm8k`) and name the folder, task.data, or name a "
                 "tokenizer's file, task.tokenizer"
             )
-        found = tokenizers.load_file(self.tokenizer or self.data)
-        if tokenizers.size(found) != self.vocab:
+        tokenizer = tokenizers.load_file(self.tokenizer or self.data)
+        if tokenizers.size(tokenizer) != self.vocab:
             raise UsageError(
-                f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(found)} entries, but "
+                f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(tokenizer)} entries, but "
                 f"task.vocab={self.vocab}: it belongs to another model"
             )
-        return Layout(found, self.length)
+        return Layout(tokenizer, self.length)
 
     def batch(self, index: np.ndarray) -> Batch:
         index_B = torch.from_numpy(np.array(index, dtype=np.int64))
@@ -138,8 +138,8 @@ class Gsm8k(Task):
     def files(self) -> dict[str, str]:
         return {TOKENIZER: self.layout.tokenizer.to_str()}
 
-    def with_files(self, found: Mapping[str, Path]) -> "Gsm8k":
-        return replace(self, tokenizer=str(found[TOKENIZER])) if TOKENIZER in found else self
+    def with_files(self, files: Mapping[str, Path]) -> "Gsm8k":
+        return replace(self, tokenizer=str(files[TOKENIZER])) if TOKENIZER in files else self
 
     @cached_property
     def held_out(self) -> list[Example]:

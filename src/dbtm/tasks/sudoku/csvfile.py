@@ -65,8 +65,8 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 raise UsageError(f"{path}: line 1 must be the header 'puzzle,solution' (or 'puzzle' alone)")
             for row in filter(None, reader):
                 if len(row) != len(columns):
-                    found = f"{path}, line {reader.line_num}: found {len(row)} columns"
-                    raise UsageError(f"{found}, expected {len(columns)} ({','.join(columns)})")
+                    where = f"{path}, line {reader.line_num}: found {len(row)} columns"
+                    raise UsageError(f"{where}, expected {len(columns)} ({','.join(columns)})")
                 yield reader.line_num, row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error

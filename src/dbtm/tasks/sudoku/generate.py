@@ -37,8 +37,8 @@ def _random_grid(box, grid, work, found_C, solution_C):
     """A full grid: random digits in the boxes on the diagonal, which do not constrain each other, then a search."""
     digits = box * box
     bits_N = 1 << np.arange(digits)
-    found = 0
-    while not found:  # for box size 2 some diagonals have no completion
+    solutions = 0
+    while not solutions:  # for box size 2 some diagonals have no completion
         work.stack_DC[0, :] = (1 << digits) - 1
         queued = 0
         for diagonal in range(box):
@@ -48,7 +48,7 @@ def _random_grid(box, grid, work, found_C, solution_C):
                 work.stack_DC[0, cell] = bits_N[i]
                 work.queue_C[queued] = cell
                 queued += 1
-        found = search(work, queued, grid, 1, found_C)
+        solutions = search(work, queued, grid, 1, found_C)
     write_digits(found_C, solution_C)
 
 

@@ -112,12 +112,12 @@ def check(puzzle_C: np.ndarray) -> Grid:
     broken = clash(puzzle_C)
     if broken:
         raise UsageError(f"the clues clash: {broken}; change one of them, or empty it with 0 or .")
-    found = list(islice(solutions(puzzle_C.tolist()), 2))
-    if not found:
+    first_two = list(islice(solutions(puzzle_C.tolist()), 2))
+    if not first_two:
         raise UsageError("the puzzle has no solution: look for a mistyped clue")
-    if len(found) == 2:
-        one, other = found
+    if len(first_two) == 2:
+        one, other = first_two
         cell = next(cell for cell in range(len(one)) if one[cell] != other[cell])
         choice = f"{cell_name(cell, box)} can be {one[cell]} or {other[cell]}"
         raise UsageError(f"the puzzle has several solutions ({choice}): look for a missing clue")
-    return np.array(found[0], dtype=np.uint8)
+    return np.array(first_two[0], dtype=np.uint8)

@@ -79,11 +79,11 @@ class Corpus:
         """The files of a local copy, each with its split, None where every document chooses its own; and those that
         are passed over.
         """
-        found, passed_over = find([folder], self.pattern)
+        paths, passed_over = find([folder], self.pattern)
         if not self.held_out:
-            return [(None, path) for path in found], passed_over
+            return [(None, path) for path in paths], passed_over
         out: list[tuple[str | None, str]] = []
-        for path in found:
+        for path in paths:
             held_out = re.search(self.held_out, str(Path(path).relative_to(folder)))
             out.append(("validation" if held_out else "train", path))
         if len({split for split, _ in out}) < 2:

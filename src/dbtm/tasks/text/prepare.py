@@ -85,7 +85,7 @@ def prepare(
     vocab, edges = tokenizers.size(tokenizer), tokenizers.edges(tokenizer, eos)
     coding = Coding(tokenizer.to_str(), edges.eos, layout.dtype_for(vocab), detokenize)
     with published(out) as temporary:
-        found = _write_shards(temporary, assigned(parts, layout), coding, layout, edges, workers)
+        counts = _write_shards(temporary, assigned(parts, layout), coding, layout, edges, workers)
         manifest = {
             "format": FORMAT,
             "dtype": coding.dtype,
@@ -97,7 +97,7 @@ def prepare(
             "wrap": {"eos_after_document": True, "across_documents": True, "bos_eos_around_block": layout.edges},
             "split": {"validation": layout.validation, "seed": layout.seed},
             **(about or {}),
-            **found,
+            **counts,
         }
         (temporary / tokenizers.FILE).write_text(coding.json, encoding="utf-8")
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
@@ -117,7 +117,7 @@ def _write_shards(
                 writers[split].add(tokens)
             documents.update(result.documents)
             characters.update(result.characters)
-    found = {}
+    counts = {}
     for split, writer in writers.items():
         values = {"documents": documents[split], "characters": characters[split], **writer.close()}
         wanted = split == "train" or layout.validation or documents[split]
@@ -126,5 +126,5 @@ def _write_shards(
                 f"too little text for {split}: {documents[split]} documents of {values['tokens_left_over']} tokens do "
                 f"not fill a block of {layout.length}: give more text, a smaller length or another validation share"
             )
-        found[split] = values
-    return found
+        counts[split] = values
+    return counts

@@ -107,13 +107,13 @@ class Blocks:
         out = np.empty((len(rows), self.length), dtype=np.int64)
         for i in np.unique(which):
             chosen = which == i
-            found = self.shards[i][rows[chosen] - (self.ends[i] - len(self.shards[i]))]
-            if found.size and found.max() >= self.vocab:
+            blocks = self.shards[i][rows[chosen] - (self.ends[i] - len(self.shards[i]))]
+            if blocks.size and blocks.max() >= self.vocab:
                 raise UsageError(
-                    f"{self.paths[i]} is damaged: it has the token {found.max()}, but the vocabulary ends at "
+                    f"{self.paths[i]} is damaged: it has the token {blocks.max()}, but the vocabulary ends at "
                     f"{self.vocab - 1}: prepare the text again"
                 )
-            out[chosen] = found
+            out[chosen] = blocks
         return out
 
 
@@ -194,9 +194,9 @@ class Prepared:
             if not blocks:  # an empty file cannot be mapped
                 continue
             path = self._there(name)
-            found, wanted = path.stat().st_size, blocks * self.length * self.dtype.itemsize
-            if found != wanted:
-                raise UsageError(f"{path} is damaged: it has {found} bytes, not {wanted}")
+            size, wanted = path.stat().st_size, blocks * self.length * self.dtype.itemsize
+            if size != wanted:
+                raise UsageError(f"{path} is damaged: it has {size} bytes, not {wanted}")
             shards.append(np.memmap(path, self.dtype, "r", shape=(blocks, self.length)))
             paths.append(path)
         if split == "train" and not shards:

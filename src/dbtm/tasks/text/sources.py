@@ -70,16 +70,16 @@ def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "li
     """
     kind = _kind(path) or ("jsonl" if field and read_once(path) else "text")
     if kind == "tar":
-        found = _archived(path, tick, field or "text")
+        documents_of = _archived(path, tick, field or "text")
     elif kind == "jsonl":
-        found = whole(records.json_lines(text_of(path, tick), called(path), field or "text"))
+        documents_of = whole(records.json_lines(text_of(path, tick), called(path), field or "text"))
     elif kind == "parquet":
-        found = whole(records.parquet(path, tick, field or "text"))
+        documents_of = whole(records.parquet(path, tick, field or "text"))
     else:
         text = text_of(path, tick)
-        found = _split(text if _kind(path) else _no_json(text, path), documents)
+        documents_of = _split(text if _kind(path) else _no_json(text, path), documents)
     empty, inside = True, False
-    for piece in found:
+    for piece in documents_of:
         if inside or not piece.ends or piece.text.strip():  # blank documents are passed over
             yield piece
             empty, inside = False, not piece.ends

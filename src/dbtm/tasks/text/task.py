@@ -62,13 +62,13 @@ class Text(Task):
                 f"no text: prepare some (`dbtm data text`, tokenizer {words}, length {self.length}) and name its "
                 "folder, task.data"
             )
-        found = Prepared(self.data)
-        if (found.vocab, found.length) != (self.vocab, self.length):
+        prepared = Prepared(self.data)
+        if (prepared.vocab, prepared.length) != (self.vocab, self.length):
             raise UsageError(
-                f"{self.data} has vocabulary {found.vocab} and length {found.length}, but task.vocab={self.vocab} and "
-                f"task.length={self.length}: prepare the text anew, or change these settings"
+                f"{self.data} has vocabulary {prepared.vocab} and length {prepared.length}, but "
+                f"task.vocab={self.vocab} and task.length={self.length}: prepare it anew, or change these"
             )
-        return found
+        return prepared
 
     @property
     def train(self) -> Blocks:
@@ -119,13 +119,13 @@ class Text(Task):
 
         if not self.tokenizer and not self.data:
             raise UsageError("this model's tokenizer is not known: name its file with task.tokenizer")
-        found = tokenizers.load_file(self.tokenizer or self.data)
-        if tokenizers.size(found) != self.vocab:
+        tokenizer = tokenizers.load_file(self.tokenizer or self.data)
+        if tokenizers.size(tokenizer) != self.vocab:
             raise UsageError(
-                f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(found)} entries, but "
+                f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(tokenizer)} entries, but "
                 f"task.vocab={self.vocab}: it belongs to another model"
             )
-        return found
+        return tokenizer
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, without any special ones."""
@@ -163,10 +163,10 @@ class Text(Task):
 
         return {tokenizers.FILE: self.words.to_str(), BORDERS: self.borders.text()}
 
-    def with_files(self, found: Mapping[str, Path]) -> "Text":
+    def with_files(self, files: Mapping[str, Path]) -> "Text":
         from dbtm.tasks.text import tokenizer as tokenizers
 
-        return replace(self, tokenizer=str(found[tokenizers.FILE])) if tokenizers.FILE in found else self
+        return replace(self, tokenizer=str(files[tokenizers.FILE])) if tokenizers.FILE in files else self
 
     # -- held-out text ---------------------------------------------------------------------------------------------
 

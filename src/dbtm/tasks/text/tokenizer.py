@@ -97,12 +97,12 @@ def _from_file(path: Path) -> Tokenizer:
             f"{path} is not a tokenizer: it has {size} bytes, of which at most {MOST_FILE >> 20} MiB are read"
         )
     with guarded(path):
-        found = plain(Tokenizer.from_file(str(path)))
+        tokenizer = plain(Tokenizer.from_file(str(path)))
         # one without a token for the unknown cannot read everything; a panic is not suppressed
         with suppress(Exception):
-            ids = found.encode(_TRIAL, add_special_tokens=False).ids
-            found.decode_batch([ids, [0]], skip_special_tokens=False)
-        return found
+            ids = tokenizer.encode(_TRIAL, add_special_tokens=False).ids
+            tokenizer.decode_batch([ids, [0]], skip_special_tokens=False)
+        return tokenizer
 
 
 @contextmanager

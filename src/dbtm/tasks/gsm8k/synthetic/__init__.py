@@ -42,11 +42,11 @@ def problem(key: int) -> Example:
 
 def held_out(n: int, seed: int = 0) -> list[Example]:
     """n problems with different programs, none of which any key of training gives."""
-    found: dict[str, Example] = {}
+    by_code: dict[str, Example] = {}
     key = seed << 64
-    while len(found) < n:
+    while len(by_code) < n:
         key += 1
         example = tell(key)
         if is_held_out(example.code):
-            found.setdefault(example.code, example)
-    return list(found.values())
+            by_code.setdefault(example.code, example)
+    return list(by_code.values())
