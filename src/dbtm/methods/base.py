@@ -110,6 +110,8 @@ class Method(Generic[Settings, SampleOptions]):
     Options: ClassVar[type[SampleConfig]] = SampleConfig
     needs: ClassVar[frozenset[str]] = frozenset()
     """What a run must be given: "teacher", a trained checkpoint (train.init)."""
+    teacher: ClassVar[str] = ""
+    """Which method trains that teacher: the referee trains one by it, within the student's budget."""
 
     def __init__(self, config: RunConfig):
         self.config = config

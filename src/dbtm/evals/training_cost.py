@@ -1,0 +1,151 @@
+"""What training costs: FLOPs per optimizer step, counted from the network passes that a method's objective makes.
+
+A pass over one sequence costs F = `map_flops` forward, and 2 F more where it is backpropagated. A tangent beside the
+value costs what the value does, with the attention scores counted twice (the product rule), and as much again
+backwards, twice, where it has a gradient of its own. Passes without a gradient (a teacher, a target) count as they are;
+so does a quality head. Every pass is charged a head over the whole sequence, also where a method reads less of it. The
+optimizer, the EMA and drawing noise are left out, as norms and activations are.
+
+The passes are counted, not assumed: `parts` runs once on a few rows with a tiny network of the same kind, because how
+many passes there are, of how many rows, does not depend on widths.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from dbtm.config import RunConfig
+from dbtm.core import rng
+from dbtm.evals.cost import map_flops, quality_flops
+from dbtm.methods.base import Examples, Method, backward, method_of
+from dbtm.nn import Backbone
+from dbtm.nn.quality import QualityHead
+
+ROWS = 64  # that the passes are counted on: shares of a batch as small as 1/32 are seen
+MOST_PHASES = 8  # whose steps are counted; phases between two of them cost what the earlier one does
+
+
+class Pass(NamedTuple):
+    """A kind of network pass."""
+
+    module: str  # "map" or "quality"
+    gradient: bool
+    tangent: bool = False
+    tangent_gradient: bool = False
+
+
+def training_flops(config: RunConfig, step: int = 0) -> float:
+    """FLOPs of optimizer step `step` of a run, over its whole batch."""
+    return _per_row(_counted(config), step) * config.train.batch
+
+
+def run_flops(config: RunConfig, steps: int | None = None) -> float:
+    """FLOPs of the first `steps` steps of a run, of all of them by default: phases cost what their steps do."""
+    n = config.train.steps if steps is None else steps
+    counted, method = _counted(config), method_of(config)
+    lengths: Counter[tuple[int, ...]] = Counter()
+    first: dict[tuple[int, ...], int] = {}
+    for step in range(n):
+        phase = method.phase(step)
+        lengths[phase] += 1
+        first.setdefault(phase, step)
+    names = list(first)
+    every = -(-len(names) // MOST_PHASES)
+    total, cost = 0.0, 0.0
+    for number, name in enumerate(names):
+        if number % every == 0:
+            cost = _per_row(counted, first[name])
+        total += lengths[name] * cost
+    return total * config.train.batch
+
+
+def _counted(config: RunConfig) -> RunConfig:
+    """The run without what its cost does not depend on, so that seeds and lengths share one count."""
+    return replace(config, train=replace(config.train, seed=0, init="", device="cpu"))
+
+
+@lru_cache(maxsize=256)
+def _per_row(config: RunConfig, step: int) -> float:
+    with torch.device("meta"):
+        network = method_of(config).build()
+    forward, with_tangent = pass_flops(network)
+    quality = getattr(network, "quality", None)
+    read = quality_flops(quality, network.config.width, network.shape.length) if isinstance(quality, QualityHead) else 0
+    total = 0.0
+    for kind, rows in count_passes(config, step).items():
+        value = forward if kind.module == "map" else read
+        total += rows * value * (3 if kind.gradient else 1)
+        if kind.tangent:
+            total += rows * (with_tangent - forward) * (3 if kind.tangent_gradient else 1)
+    return total / min(ROWS, config.train.batch)
+
+
+def pass_flops(network: Backbone) -> tuple[float, float]:
+    """One forward pass over one sequence: the value alone, and value with tangent."""
+    config, shape = network.config, network.shape
+    causal = any(getattr(module, "causal", False) for module in network.modules())
+    reads_tokens = len(network.embedding) > shape.vocab
+    value = map_flops(config, shape, causal, reads_tokens)
+    L, D = shape.length, config.width
+    scores = 2 * L * (L + 1) * D if causal else 4 * L**2 * D
+    return value, 2 * value + config.loops * config.mixers.count("attn") * scores
+
+
+def count_passes(config: RunConfig, step: int = 0) -> Counter[Pass]:
+    """{kind of pass: rows that it is made for} in one step of a batch of at most `ROWS` rows."""
+    rows = min(ROWS, config.train.batch)
+    # float32 on a CPU, whatever the run itself computes in
+    train = replace(config.train, batch=rows, micro_batch=0, device="cpu", precision="fp32", compile=False, graph=False)
+    model = replace(config.model, width=64, depth=1, heads=1, loops=1, backbone="attention", conv_width=0, dropout=0.0)
+    method = method_of(replace(config, train=train, model=model)).start()
+    method.network.train()
+    examples = method.prepare(_examples(method, rows, step))
+    counts: Counter[Pass] = Counter()
+    with torch.random.fork_rng(), _watched(method, counts):
+        torch.manual_seed(0)
+        backward(method, examples)
+    return counts
+
+
+def _examples(method: Method, rows: int, step: int) -> Examples:
+    index = np.arange(rows)
+    batch = method.config.task.batch(index)
+    prompt = np.zeros(batch.tokens.shape, dtype=bool) if batch.prompt is None else np.array(batch.prompt)
+    tokens = torch.from_numpy(np.array(batch.tokens, dtype=np.int64))
+    number_B = torch.from_numpy(index)
+    return Examples(tokens, torch.from_numpy(prompt), rng.fold(0, step, number_B), step, place=number_B)
+
+
+@contextmanager
+def _watched(method: Method, counts: Counter[Pass]) -> Iterator[None]:
+    """Within, every pass of the method's networks is counted."""
+
+    def saw_map(module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor | None]) -> None:
+        value, tangent = output[0], output[1]
+        forward_mode = forward_ad.unpack_dual(value).tangent  # of a method that differentiates through a derivative
+        has_tangent = tangent is not None or forward_mode is not None
+        own = (tangent is not None and tangent.requires_grad) or (forward_mode is not None and value.requires_grad)
+        counts[Pass("map", value.requires_grad, has_tangent, own)] += len(value)
+
+    def saw_quality(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        counts[Pass("quality", output.requires_grad)] += len(output)
+
+    hooks = []
+    for network in (method.network, *method.frozen.values()):
+        hooks.append(network.trunk.register_forward_hook(saw_map))
+        quality = getattr(network, "quality", None)
+        if isinstance(quality, QualityHead):
+            hooks.append(quality.register_forward_hook(saw_quality))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
