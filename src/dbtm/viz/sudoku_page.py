@@ -16,11 +16,12 @@ def sudoku_page(puzzle_C: np.ndarray, states: Sequence[GridState], meta: Mapping
     shown under it, in order. Opened as `page.html#3`, the page starts at round 3.
     """
     states = [*states[:-1], states[-1].settled()]
-    data = {"puzzle": np.asarray(puzzle_C).tolist(), "rounds": [_round(state) for state in states]}
-    return fill_template("sudoku_trace.html", "A Sudoku, refined", meta, data)
+    data = {"puzzle": np.asarray(puzzle_C).tolist(), "rounds": [grid_document(state) for state in states]}
+    return fill_template("A Sudoku, refined", meta, data, '<table class="grid" id="view"></table>')
 
 
-def _round(state: GridState) -> dict[str, Any]:
+def grid_document(state: GridState) -> dict[str, Any]:
+    """A round as the viewer reads it."""
     committed_C = state.committed_C
     return {
         "values": np.asarray(state.values_C).tolist(),

@@ -14,22 +14,24 @@ def token_page(samples: Sequence[Sample], meta: Mapping[str, object], code: bool
     `meta["title"]` is the heading; everything else in `meta` is shown under it, in order. `code` is set in a fixed
     width. Opened as `page.html#3`, the page starts at round 3 of the first sample.
     """
-    data = [_sample(sample) for sample in samples]
-    return fill_template("token_trace.html", "A text, refined", meta, data, CODE="code" if code else "prose")
+    data = [sample_document(sample) for sample in samples]
+    view = f'<div class="sheet {"code" if code else "prose"}" id="view"></div>'
+    return fill_template("A text, refined", meta, data, view)
 
 
-def _sample(sample: Sample) -> dict[str, Any]:
+def sample_document(sample: Sample) -> dict[str, Any]:
+    """A sample as the viewer reads it."""
     return {
         "question": sample.question,
         "facts": list(sample.facts.items()),
         "given": sample.given_L[sample.first :].astype(int).tolist(),
         "free": sample.free,
-        "rounds": [_round(sample, state) for state in sample.settled_states()],
+        "rounds": [text_document(sample, state) for state in sample.settled_states()],
     }
 
 
-def _round(sample: Sample, state: TextState) -> dict[str, Any]:
-    """`kinds` holds the first letter of every token's kind."""
+def text_document(sample: Sample, state: TextState) -> dict[str, Any]:
+    """A round as the viewer reads it; `kinds` holds the first letter of every token's kind."""
     score = scores(state.score_L)
     return {
         "parts": state.parts_L[sample.first :],

@@ -1,0 +1,92 @@
+// A text token by token; `viewOfSheet` shows the rounds of a trace in it.
+import { make, formatScore } from "./dom.js";
+
+const TOKEN_CLASSES = { g: "given", c: "committed", r: "refining", n: "noise" };
+const TOKEN_WORDS = { ...TOKEN_CLASSES, n: "nothing yet" };
+
+const seenPart = part => part === "" ? "(part of a character)" : part.replaceAll("\n", "⏎").replaceAll(" ", "␣");
+
+// What token i shows after a round. Round 0 is what is given. Commits, scores and times are null where a method has none.
+export function tokenLook(sample, round, i) {
+  if (round === 0) {
+    const parts = sample.rounds.length ? sample.rounds[0].parts : sample.parts;
+    return sample.given[i] ? { part: parts[i], kind: "g", score: null } : { part: "░", kind: "n", score: null };
+  }
+  const { parts, kinds, score } = sample.rounds[round - 1];
+  return { part: parts[i], kind: kinds[i], score: score === null ? null : score[i] };
+}
+
+// A sample {given, free, rounds} as the viewer draws it. Rounds may be appended while it is shown.
+export function viewOfSheet(element, sample) {
+  const anyScore = () => sample.rounds.some(({ score }) => score !== null);
+  const anyOther = () => sample.rounds.some(({ others }) => others);
+  const view = { kind: "sheet", element, item: "token", onChoose: null };
+  let chosen = null;
+  const spans = sample.given.map((_, i) => make("span", {
+    onpointerenter: event => { if (event.pointerType === "mouse") view.choose(i); },
+    onclick: event => { view.choose(i); if (view.onPick) view.onPick(i, event.shiftKey); },
+  }));
+  element.replaceChildren(...spans);
+  if (!element.hasAttribute("aria-label")) element.setAttribute("aria-label", "Text, token by token: arrow keys choose a token");
+  element.setAttribute("role", "group");
+  element.tabIndex = 0;
+  // With the sheet focused, arrows choose a token; with shift they mark a span where the page takes one.
+  element.onkeydown = event => {
+    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -spans.length, End: spans.length }[event.key];
+    if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const to = Math.max(0, Math.min(spans.length - 1, chosen === null ? 0 : chosen + move));
+    if (event.shiftKey && view.onPick && chosen !== null) view.onPick(chosen, true);
+    view.choose(to);
+    if (event.shiftKey && view.onPick) view.onPick(to, true);
+  };
+
+  view.spans = spans;
+  view.last = () => sample.rounds.length;
+  view.chosen = () => chosen;
+  view.choose = i => {
+    if (chosen !== null && spans[chosen]) spans[chosen].classList.remove("chosen");
+    chosen = i;
+    if (i !== null) spans[i].classList.add("chosen");
+    if (view.onChoose) view.onChoose();
+  };
+  const committedIn = i => 1 + sample.rounds.findIndex(({ kinds }) => kinds[i] === "c");
+  view.paint = round => {
+    const spread = Math.max(1, sample.rounds.length - 1);
+    spans.forEach((span, i) => {
+      const { part, kind, score } = tokenLook(sample, round, i);
+      span.textContent = part;
+      span.className = TOKEN_CLASSES[kind];
+      span.classList.toggle("chosen", i === chosen);
+      span.classList.toggle("marked", Boolean(view.marked && view.marked(i)));
+      span.title = score === null || kind === "g" ? TOKEN_WORDS[kind] : `${TOKEN_WORDS[kind]}, score ${formatScore(score)}`;
+      span.style.setProperty("--score", score ?? (anyScore() ? 0 : .5));
+      if (kind === "c") span.style.setProperty("--round", (committedIn(i) - 1) / spread);
+    });
+    const { committed, time } = round === 0 ? { committed: null, time: null } : sample.rounds[round - 1];
+    const commits = committed === null ? "" : `: ${committed} of ${sample.free} committed`;
+    const clock = time === null ? "" : `, t = ${Number(time.toPrecision(3))}`;
+    const status = round === 0 ? `${sample.free} tokens to generate` : `Round ${round} of ${view.last()}${commits}${clock}`;
+    return { status, share: (committed ?? 0) / Math.max(1, sample.free) };
+  };
+  view.legend = () => [
+    make("li", {}, make("span", { className: "given" }, "given")),
+    make("li", {}, make("span", { className: "committed" }, "committed")),
+    make("li", {}, make("span", { className: "refining" }, "refining"), anyScore() ? " (paler: a higher score)" : ""),
+    make("li", {}, "∎ end of text, ▫ padding, ░ nothing yet"),
+  ];
+  // The chosen token in every round, with what else the model considered where the trace has that.
+  view.history = () => {
+    if (chosen === null) return null;
+    const head = ["round", "text", ...(anyScore() ? ["score"] : []), "state"];
+    const rows = sample.rounds.map((now, i) => {
+      const { part, kind, score } = tokenLook(sample, i + 1, chosen);
+      const others = now.others && kind !== "g" ? now.others[chosen] : null;
+      const words = others && others.length ? others.map(([text, p]) => `${seenPart(text)} ${p.toFixed(2)}`).join("   ") : "";
+      return [i + 1, words ? [seenPart(part), words] : seenPart(part), ...(anyScore() ? [formatScore(score)] : []), TOKEN_WORDS[kind]];
+    });
+    const note = anyOther() ? "below a token: the most likely ones and their probabilities" : "";
+    return { caption: `token ${chosen + 1}`, head, rows, note };
+  };
+  return view;
+}
