@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from dbtm.config import Shape, override
 from dbtm.evals.cost import cost, cost_of_run, map_flops, parameters, quality_flops
 from dbtm.methods.dbtm import QualityConfig
+from dbtm.nn import Backbone
 from dbtm.recipes import recipe
 from tests.conftest import QUALITY, SHAPE, random_map, tiny_config
 from tests.evals.tiny import chain, random_sampler
@@ -99,3 +100,15 @@ def test_the_papers_map_is_as_large_as_it_says():
     assert paper["flops_per_evaluation"] == pytest.approx(rule_of_thumb, rel=0.1)
     keys = {"width", "depth", "loops", "heads", "length", "vocab", "parameters", "flops_map", "flops_quality"}
     assert paper.keys() == keys | {"flops_per_evaluation"}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("per_token", [False, True])
+def test_the_count_of_a_network_that_is_told_the_time(times, per_token):
+    config = tiny_config(loops=2)
+    network = Backbone(SHAPE, config, times=times, per_token=per_token).eval()
+    x = torch.randn(1, SHAPE.length, SHAPE.vocab)
+    t = tuple(torch.rand((1, SHAPE.length) if per_token else (1,)) for _ in range(times))
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+        network.logits(network.embed_dense(x)[0], times=t)
+    assert counted.get_total_flops() == map_flops(config, SHAPE, times=times, per_token=per_token)

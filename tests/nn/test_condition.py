@@ -39,14 +39,29 @@ def test_features_are_cosines_and_sines_of_falling_frequencies():
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("shape", [(B,), (B, L)])
-def test_embedding_of_times_and_its_tangent(count, shape):
+@pytest.mark.parametrize("sum_first", [False, True])
+def test_embedding_of_times_and_its_tangent(count, shape, sum_first):
     torch.manual_seed(1)
-    embedding, (times, rates) = TimeEmbedding(6, count), times_of(shape, count)
+    embedding, (times, rates) = TimeEmbedding(6, count, sum_first), times_of(shape, count)
     got, tangent = embedding(times, rates)
     want, want_tangent = jvp(lambda *t: embedding(t)[0], times, rates)
     assert got.shape == (B, 1 if len(shape) == 1 else L, 6)
     torch.testing.assert_close(got, want)
     torch.testing.assert_close(tangent, want_tangent)
+
+
+def test_several_times_add_up_after_the_last_activation_or_before_it():
+    torch.manual_seed(1)
+    (s, t), _ = times_of((B,), 2)
+    after, before = TimeEmbedding(6, 2), TimeEmbedding(6, 2, sum_first=True)
+    before.load_state_dict(after.state_dict())
+    one, two = (
+        down(torch.nn.functional.silu(up(time_features(x)[0])[0]))[0]
+        for x, up, down in zip((s, t), after.up, after.down, strict=True)
+    )
+    silu = torch.nn.functional.silu
+    torch.testing.assert_close(after((s, t))[0][:, 0], silu(one) + silu(two))
+    torch.testing.assert_close(before((s, t))[0][:, 0], silu(one + two))
 
 
 @pytest.mark.parametrize("count", [1, 2])

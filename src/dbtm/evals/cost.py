@@ -1,8 +1,8 @@
 """What a network costs, counted from its sizes alone, so that methods, looped depth and plain depth compare fairly.
 
-Counted are the matrix products, 2 m n k for (m, n) times (n, k); norms, softmax, activations, short convolutions and
-adaLN are left out (under 2 % without a time per token). The FLOPs of one sample are about its network evaluations times
-`flops_per_evaluation`.
+Counted are the matrix products, 2 m n k for (m, n) times (n, k); norms, softmax, activations and short convolutions are
+left out, and so is adaLN of a constant (it is folded into the matrices). The FLOPs of one sample are about its network
+evaluations times `flops_per_evaluation`.
 """
 
 from typing import Any
@@ -14,6 +14,7 @@ from dbtm.config import ModelConfig, RunConfig, Shape
 from dbtm.kernels.delta_ops import chunk_size
 from dbtm.methods.base import method_of
 from dbtm.nn import Backbone
+from dbtm.nn.condition import FEATURES
 from dbtm.nn.quality import QualityHead
 from dbtm.sampling import Sampler
 
@@ -23,7 +24,14 @@ def parameters(network: nn.Module) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
-def map_flops(config: ModelConfig, shape: Shape, causal: bool = False, reads_tokens: bool = False) -> int:
+def map_flops(
+    config: ModelConfig,
+    shape: Shape,
+    causal: bool = False,
+    reads_tokens: bool = False,
+    times: int = 0,
+    per_token: bool = False,
+) -> int:
     """One pass over one whole sequence. With L positions, V tokens, width D and feed-forward factor f:
 
         embedding   2 L V D for a state on the simplex, nothing for tokens, which are looked up (`reads_tokens`);
@@ -32,6 +40,8 @@ def map_flops(config: ModelConfig, shape: Shape, causal: bool = False, reads_tok
                     8 L D^2 (q, k, v, output) + 4 L^2 D (scores, mixing), attention, or
                     10 L D^2 (q, k, v, gate, output) + 4 L D H (rates) + the scans of H heads, the delta rule
         head        2 L D V
+        times       2 n (256 C + C^2) for each, and adaLN's 12 n C D per block and 4 n C D at the end, for a condition
+                    of width C and n = L times per token, or n = 1 per sequence
 
     The blocks count once for every time they are applied: depth x loops. Causal attention scores each position
     against itself and those before: 2 L (L + 1) D in place of 4 L^2 D. What a mask throws away is not counted, though
@@ -45,7 +55,16 @@ def map_flops(config: ModelConfig, shape: Shape, causal: bool = False, reads_tok
     }
     blocks = sum(mixer[kind] + 4 * config.ffn * L * D**2 for kind in config.mixers)
     embedding = 2 * L * V * D * ((not reads_tokens) + config.self_condition)
-    return embedding + 2 * L * D * V + config.loops * blocks
+    return embedding + 2 * L * D * V + config.loops * blocks + condition_flops(config, shape, times, per_token)
+
+
+def condition_flops(config: ModelConfig, shape: Shape, times: int, per_token: bool) -> int:
+    """What a network that is told the time pays for it."""
+    if not times:
+        return 0
+    n, C, D = shape.length if per_token else 1, config.cond_dim, config.width
+    adaln = 12 * config.loops * config.depth + 4
+    return 2 * n * times * (FEATURES * C + C * C) + adaln * n * C * D
 
 
 def scan_flops(length: int, d: int) -> int:
@@ -81,7 +100,7 @@ def _flops(network: Backbone) -> dict[str, float]:
     config, shape = network.config, network.shape
     causal = any(getattr(module, "causal", False) for module in network.modules())
     reads_tokens = len(network.embedding) > shape.vocab  # ids of its own (a mask, a start) have no place on the simplex
-    whole = map_flops(config, shape, causal, reads_tokens)
+    whole = map_flops(config, shape, causal, reads_tokens, network.trunk.times, network.per_token)
     if causal:
         return {"flops_per_sequence": whole, "flops_per_evaluation": whole / shape.length}
     if not hasattr(network, "quality"):

@@ -93,7 +93,7 @@ def pass_flops(network: Backbone) -> tuple[float, float]:
     config, shape = network.config, network.shape
     causal = any(getattr(module, "causal", False) for module in network.modules())
     reads_tokens = len(network.embedding) > shape.vocab
-    value = map_flops(config, shape, causal, reads_tokens)
+    value = map_flops(config, shape, causal, reads_tokens, network.trunk.times, network.per_token)
     L, D = shape.length, config.width
     scores = 2 * L * (L + 1) * D if causal else 4 * L**2 * D
     return value, 2 * value + config.loops * config.mixers.count("attn") * scores

@@ -111,7 +111,9 @@ class Method(Generic[Settings, SampleOptions]):
     needs: ClassVar[frozenset[str]] = frozenset()
     """What a run must be given: "teacher", a trained checkpoint (train.init)."""
     teacher: ClassVar[str] = ""
-    """Which method trains that teacher: the referee trains one by it, within the student's budget."""
+    """Which method trains that teacher, and whose checkpoints alone are taken for one; the referee trains it within the
+    student's budget.
+    """
 
     def __init__(self, config: RunConfig):
         self.config = config
@@ -152,6 +154,21 @@ class Method(Generic[Settings, SampleOptions]):
         """Called before training begins; `initialised`: the weights come from a checkpoint (init, or a resume)."""
         if "teacher" in self.needs and not initialised:
             raise UsageError(f"the method '{self.name}' needs a trained teacher: start from one, train.init=CHECKPOINT")
+
+    def check_teacher(self, saved: RunConfig) -> None:
+        """Refuse a checkpoint to start from by the settings that it was trained with."""
+        if self.teacher and saved.method_name != self.teacher:
+            raise UsageError(
+                f"the method '{self.name}' needs a teacher trained by '{self.teacher}': the checkpoint is of "
+                f"'{saved.method_name}'"
+            )
+
+    def adopt(self, weights: dict[str, Tensor]) -> None:
+        """Take a checkpoint's averaged weights, for the network and the frozen ones alike; RuntimeError where they do
+        not fit.
+        """
+        for module in (self.network, *self.frozen.values()):
+            module.load_state_dict(weights)
 
     def check_length(self, steps: int) -> None:
         """Refuse a run of so many steps: asked when the length becomes known on the way (a run by the clock)."""

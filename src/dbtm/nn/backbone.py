@@ -31,8 +31,21 @@ class Backbone(nn.Module):
 
     position_ids: Tensor
 
-    def __init__(self, shape: Shape, config: ModelConfig, extra_ids: int = 0, causal: bool = False, times: int = 0):
+    def __init__(
+        self,
+        shape: Shape,
+        config: ModelConfig,
+        extra_ids: int = 0,
+        causal: bool = False,
+        times: int = 0,
+        per_token: bool = False,
+        sum_first: bool = False,
+    ):
+        """`times`: how many it reads; `per_token`: a method gives them per token, which is counted in its cost;
+        `sum_first`: the embeddings of several times are added before their last activation.
+        """
         super().__init__()
+        self.per_token = per_token
         if causal and "gdn" in config.mixers:
             raise UsageError(
                 "model.backbone=delta reads both ways and has no causal form: set model.backbone=attention"
@@ -60,6 +73,7 @@ class Backbone(nn.Module):
             config.conv_width,
             causal,
             times,
+            sum_first,
         )
         self.head = Head(config.width, shape.vocab)
         self.compute_dtype: torch.dtype | None = None  # None: the dtype of the weights

@@ -26,10 +26,13 @@ def time_features(t: Tensor, dt: Tensor | None = None) -> Dual:
 
 
 class TimeEmbedding(nn.Module):
-    """Linear, SiLU, Linear, SiLU on the features of a time; several times have one each, and add up."""
+    """Linear, SiLU, Linear, SiLU on the features of a time; several times have one each, and add up: after the last
+    SiLU, or before it (`sum_first`).
+    """
 
-    def __init__(self, cond_dim: int, times: int):
+    def __init__(self, cond_dim: int, times: int, sum_first: bool = False):
         super().__init__()
+        self.sum_first = sum_first
         self.up = nn.ModuleList(Linear(FEATURES, cond_dim, bias=True) for _ in range(times))
         self.down = nn.ModuleList(Linear(cond_dim, cond_dim, bias=True) for _ in range(times))
 
@@ -41,11 +44,13 @@ class TimeEmbedding(nn.Module):
         total: Tensor | None = None
         tangent: Tensor | None = None
         for t, dt, up, down in zip(times, rates, self.up, self.down, strict=True):
-            c, dc = silu(*down(*silu(*up(*time_features(t, dt)))))
+            c, dc = down(*silu(*up(*time_features(t, dt))))
+            if not self.sum_first:
+                c, dc = silu(c, dc)
             if t.dim() == 1:
                 c, dc = c[:, None], None if dc is None else dc[:, None]
             total = c if total is None else total + c
             if dc is not None:
                 tangent = dc if tangent is None else tangent + dc
         assert total is not None
-        return total, tangent
+        return silu(total, tangent) if self.sum_first else (total, tangent)

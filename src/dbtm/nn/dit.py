@@ -162,6 +162,7 @@ class DiT(nn.Module):
         conv_width: int = 0,
         causal: bool = False,
         times: int = 0,
+        sum_first: bool = False,
     ):
         """`mixers` names the blocks' mixers, attn or gdn; attention everywhere unless it is given."""
         super().__init__()
@@ -183,7 +184,7 @@ class DiT(nn.Module):
         )
         self.norm = LayerNorm(width)
         if times:
-            self.time = TimeEmbedding(cond_dim, times)
+            self.time = TimeEmbedding(cond_dim, times, sum_first)
             self.modulation = nn.Linear(cond_dim, 2 * width)
             nn.init.zeros_(self.modulation.weight)
             nn.init.zeros_(self.modulation.bias)

@@ -320,11 +320,12 @@ class Trainer:
             raise UsageError(f"{folder} is already past train.steps={self.config.train.steps}: ask for more steps")
 
     def _start_from(self, folder: Path) -> None:
-        """Fine-tuning: the averaged weights of another run for the map, its EMA and the frozen modules."""
+        """Fine-tuning or distillation: the averaged weights of another run, as the method takes them."""
         names = {"config.json", "ema.safetensors", *self.files.keys() & checkpoint.listed(folder, ()).keys()}
         checkpoint.verify(folder, names)
-        saved = configuration.to_dict(read_config(folder))
-        now = configuration.to_dict(self.config)
+        config = read_config(folder)
+        self.method.check_teacher(config)
+        saved, now = configuration.to_dict(config), configuration.to_dict(self.config)
         for name in changed_keys(saved["model"], now["model"], "model"):
             raise UsageError(f"{folder} has another {name} than this run: they must be the same")
         for name in names & self.files.keys():
@@ -332,8 +333,8 @@ class Trainer:
                 raise UsageError(f"{folder} was trained with another {name}: prepare the data as it was prepared there")
         weights = checkpoint.read_tensors(folder, "ema")
         try:
-            for module in (self.model, self.ema.model, *self.method.frozen.values()):
-                module.load_state_dict(weights)
+            self.method.adopt(weights)
+            self.ema.model.load_state_dict(self.model.state_dict())
         except RuntimeError:
             whose = f"'{saved['method']['name']}' on '{saved['task']['name']}'"
             raise UsageError(f"{folder} is a network of {whose}, whose weights do not fit this run's") from None
