@@ -1,18 +1,26 @@
 """Quick measures during training: for every task by its own definition, for any method, and for tasks of one's own."""
 
-from dataclasses import dataclass
+import json
+import math
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import entropy
 
+from dbtm.checkpoint.loading import load
 from dbtm.config import Shape, override
+from dbtm.core.errors import UsageError
 from dbtm.evals import quick
+from dbtm.evals.judges.base import Scores
 from dbtm.methods.base import method_of
 from dbtm.methods.dbtm import Options
 from dbtm.recipes import recipe
+from dbtm.service.training import fit
 from dbtm.tasks.base import Batch, Task
+from dbtm.tasks.sudoku.task import Sudoku
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.prepare import Layout, prepare
 from dbtm.tasks.text.sources import whole
@@ -62,6 +70,43 @@ def test_text_without_validation_has_no_reference(tmp_path):
     assert not [name for name in found if "data" in name or "distance" in name]
 
 
+class CountsLetters:
+    """A judge that finds every letter a as unlikely as 1/e, and all others certain; one token per letter."""
+
+    def score(self, texts, progress=None):
+        return Scores(np.array([float(text.count("a")) for text in texts]), np.array([*map(len, texts)]), 0)
+
+
+def test_with_a_judge_text_has_a_perplexity_over_training(tmp_path, monkeypatch):
+    """The records that fig:onpolicy-gate-lm1b is drawn from: perplexity and entropy at every budget, on the way."""
+    asked = []
+    monkeypatch.setattr(quick, "load_judge", lambda *words: asked.append(words) or CountsLetters())
+    task = replace(text_task(tmp_path / "set", 0.2), judge="letters", evaluate_nfe=(2, 3))
+    sizes = ["model.width=16", "model.depth=1", "model.heads=2", "train.steps=4", "train.batch=4"]
+    config = override(
+        recipe("text-small").on(task),
+        [*sizes, "train.evaluate_every=2", "train.compile=false", "train.precision=fp32", "optim.warmup=1"],
+    )
+    folder = fit(replace(config, train=replace(config.train, device="cpu")), tmp_path / "run")
+    assert asked == [("letters", "cpu")], "once, before training"
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    on_the_way = {r["step"]: r for r in records if "eval/perplexity_2" in r}
+    assert list(on_the_way) == [2, 4]
+    texts = {nfe: task.decode(load(folder, "cpu").sample(20, nfe=nfe, seed=0).tokens) for nfe in (2, 3)}
+    texts["data"] = task.decode(task.validation(20))
+    for name, some in texts.items():
+        want = math.exp(sum(text.count("a") for text in some) / sum(map(len, some)))
+        assert on_the_way[4][f"eval/perplexity_{name}"] == pytest.approx(want)
+    assert {f"eval/entropy_{name}" for name in (2, 3, "data")} <= on_the_way[2].keys()
+
+
+def test_a_judge_that_is_not_there_is_refused_before_training(tmp_path):
+    task = replace(text_task(tmp_path / "set", 0.2), judge=str(tmp_path / "no.gguf"))
+    with pytest.raises(UsageError, match="there is no file"):
+        fit(recipe("text-small").on(task), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 # -- tasks with a known answer -----------------------------------------------------------------------------------------
 
 
@@ -75,6 +120,38 @@ def test_neighbours_are_measured_at_every_budget_a_method_has(method, labels, mo
     assert found["score"] == -found[f"pair_tv_{labels[0]}"]
     options = {} if method == "ar" else {"nfe": 1}
     assert found[f"pair_tv_{labels[0]}"] == task.pair_distance(sampler.sample(20_000, seed=0, **options).tokens)
+
+
+class SolvesSome:
+    """Puts the solutions of some of its puzzles down, more of them the more clues and the larger the budget."""
+
+    has_budget = True
+
+    def __init__(self, task):
+        self.task = task
+        sets = (task.held_out, *task.also_held_out.values())
+        self.solutions = {p.tobytes(): s for puzzles, solutions in sets for p, s in zip(puzzles, solutions)}
+
+    def sample(self, tokens, clean, seed, nfe):
+        puzzles = self.task.layout.decode(np.roll(tokens, self.task.length // 2, 1))  # the given half
+        grids = np.stack([self.solutions[p.tobytes()] for p in puzzles])
+        wrong = np.arange(len(grids)) % 20 >= nfe + (puzzles[0] > 0).sum() - 12
+        grids[wrong, 0] = grids[wrong, 0] % 4 + 1
+        return SimpleNamespace(tokens=self.task.layout.encode(puzzles, grids))
+
+
+def test_sudoku_is_measured_by_difficulty():
+    """The rates of fig:sudoku-solve-acc; the score is that of the first count of clues alone."""
+    task = Sudoku(box=2, clues=((4, 8),), pool=50, evaluate_n=20, evaluate_clues=12, evaluate_also=(14,))
+    found = quick.sudoku(SolvesSome(task), task, seed=2)
+    want = {"solved_1": 0.05, "solved_4": 0.2, "solved_16": 0.8}
+    assert found == pytest.approx(
+        want | {"solved_1_clues14": 0.15, "solved_4_clues14": 0.3, "solved_16_clues14": 0.9, "score": 0.25}
+    )
+    for clues, (puzzles, _) in ((12, task.held_out), (14, task.also_held_out[14])):
+        assert ((puzzles > 0).sum(1) == clues).all()
+    with pytest.raises(UsageError, match="40 clues"):
+        replace(task, evaluate_also=(40,))
 
 
 # -- a task of one's own -----------------------------------------------------------------------------------------------

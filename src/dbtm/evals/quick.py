@@ -1,5 +1,6 @@
 """Quick measures of success during training, by task; the key 'score', where present, picks the best checkpoint."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +11,9 @@ import torch
 
 from dbtm.core import rng
 from dbtm.evals.diversity import distinct, entropies
+from dbtm.evals.judges import load_judge
+from dbtm.evals.judges.base import Judge
+from dbtm.evals.perplexity import perplexity
 from dbtm.evals.programs import solve
 from dbtm.sampling import Sampler
 from dbtm.sandbox import Sandbox
@@ -90,30 +94,69 @@ def markov(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 
 def sudoku(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """Exact-solve share on held-out puzzles at 1, 4 and 16 evaluations."""
-    puzzles, solutions = task.held_out
-    out = {}
-    for budget in budgets(sampler, (1, 4, 16)):
-        tokens = sampler.sample(**task.given(puzzles), seed=seed, **budget.options).tokens
-        out[f"solved_{budget.label}"] = float(task.solved(tokens, solutions).mean())
+    """Exact-solve share on held-out puzzles at 1, 4 and 16 evaluations, and by other counts of clues where asked for
+    (fig:sudoku-solve-acc).
+    """
+    out = _solved(sampler, task, task.held_out, seed)
     few = [out[name] for name in ("solved_4", "solved_1", "solved_all") if name in out]
+    for clues, puzzles in task.also_held_out.items():
+        out |= {f"{name}_clues{clues}": value for name, value in _solved(sampler, task, puzzles, seed).items()}
     return {**out, "score": sum(few)}
 
 
-def text(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """Variety of samples at 1 and 4 evaluations: entropy, its distance to held-out text's, distinct-n.
+def _solved(sampler: Sampler, task: Any, held_out: tuple[np.ndarray, np.ndarray], seed: int) -> dict[str, float]:
+    (puzzles, solutions), out = held_out, {}
+    for budget in budgets(sampler, (1, 4, 16)):
+        tokens = sampler.sample(**task.given(puzzles), seed=seed, **budget.options).tokens
+        out[f"solved_{budget.label}"] = float(task.solved(tokens, solutions).mean())
+    return out
 
-    None of these says that the text is good; they show at once when one-step samples collapse.
+
+def text(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """Variety of samples at a few budgets: entropy, its distance to held-out text's, distinct-n; with a judge also
+    their perplexity (fig:onpolicy-gate-lm1b).
+
+    Without a judge nothing says that the text is good; these numbers show at once when one-step samples collapse.
     """
-    reference = _variety(task.validation(task.evaluate_n)) if len(task.held_out) else {}
+    judge = judge_of(task, sampler.device)
+    reference = dict(_reference(task, judge)) if len(task.held_out) else {}
     sampler = _in_batches(sampler)
     out = {f"{name}_data": value for name, value in reference.items()}
-    for budget in budgets(sampler, (1, 4)):
-        values = _variety(sampler.sample(task.evaluate_n, seed=seed, **budget.options).tokens)
+    for budget in budgets(sampler, task.evaluate_nfe):
+        tokens_BL = sampler.sample(task.evaluate_n, seed=seed, **budget.options).tokens
+        values = _variety(tokens_BL) | _judged(task, judge, tokens_BL)
         out |= {f"{name}_{budget.label}": value for name, value in values.items()}
         if reference:
             out[f"entropy_distance_{budget.label}"] = values["entropy"] - reference["entropy"]
     return out
+
+
+def judge_of(task: Any, device: torch.device) -> Judge | None:
+    """The judge that a task names, loaded once; None where it names none. Asked for before training begins, too: what
+    is wrong with it must not be found out at the first evaluation.
+    """
+    return _load(task.judge, str(device.type)) if getattr(task, "judge", "") else None
+
+
+@lru_cache(maxsize=1)
+def _load(name: str, device: str) -> Judge:
+    return load_judge(name, device)
+
+
+@lru_cache(maxsize=1)
+def _reference(task: Any, judge: Judge | None) -> tuple[tuple[str, float], ...]:
+    """The same numbers for held-out text, which do not change on the way."""
+    tokens_BL = task.validation(task.evaluate_n)
+    return tuple((_variety(tokens_BL) | _judged(task, judge, tokens_BL)).items())
+
+
+def _judged(task: Any, judge: Judge | None, tokens_BL: np.ndarray) -> dict[str, float]:
+    """The perplexity of samples; nothing without a judge, or where no token of them counts."""
+    if judge is None:
+        return {}
+    scores = judge.score(task.decode(tokens_BL))
+    value = perplexity(scores.nll_B, scores.tokens_B).value
+    return {"perplexity": value} if math.isfinite(value) else {}
 
 
 def _variety(tokens_BL: np.ndarray) -> dict[str, float]:

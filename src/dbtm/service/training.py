@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint.loading import find
 from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig, override
+from dbtm.core.device import pick_device
 from dbtm.core.errors import UsageError
 from dbtm.evals import quick
 from dbtm.recipes import PAPER, recipe
@@ -64,6 +66,8 @@ def fit(
 
     With `minutes`, train.steps is set to what fits into them, measured as the run goes.
     """
+    if os.environ.get("RANK", "0") == "0":  # the process that evaluates
+        quick.judge_of(config.task, pick_device(config.train.device))
     return loop.fit(config, out, resume, max_seconds, minutes, quick.evaluate)
 
 

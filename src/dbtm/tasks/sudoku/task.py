@@ -24,7 +24,7 @@ class Sudoku(Task):
     """A pool of puzzles from our generator, drawn with replacement, under random symmetries."""
 
     name = "sudoku"
-    evaluation_settings = ("evaluate_clues", "evaluate_n")
+    evaluation_settings = ("evaluate_clues", "evaluate_also", "evaluate_n")
 
     box: int = 3
     """Size of a box: 3 for 9 x 9 grids, 2 for 4 x 4."""
@@ -38,12 +38,16 @@ class Sudoku(Task):
     """Draw puzzles under random symmetries."""
     evaluate_clues: int = 30
     """Clues of the puzzles of the quick evaluation."""
+    evaluate_also: tuple[int, ...] = ()
+    """Other counts of clues that it also measures, each by itself; the best checkpoint does not depend on them."""
     evaluate_n: int = 256
     """Puzzles of the quick evaluation."""
 
     def __post_init__(self):
         for clues in self.clues:
             clue_range(clues, self.box)
+        for count in self.evaluate_also:
+            clue_range(count, self.box)
         if self.pool < 1 or not self.clues:
             raise UsageError("task.pool must be at least 1 and task.clues must name at least one range, [[30,30]]")
         if not 0 <= self.seed < MOST_SEED:
@@ -99,19 +103,24 @@ class Sudoku(Task):
     @cached_property
     def held_out(self) -> tuple[np.ndarray, np.ndarray]:
         """The puzzles of the quick evaluation, and their solutions."""
-        return self._held_out(self.evaluate_n)
+        return self._held_out(self.evaluate_n, self.evaluate_clues)
 
-    def _held_out(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+    @cached_property
+    def also_held_out(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """The same with each of the other counts of clues."""
+        return {clues: self._held_out(self.evaluate_n, clues) for clues in self.evaluate_also}
+
+    def _held_out(self, n: int, clues: int) -> tuple[np.ndarray, np.ndarray]:
         """Puzzles of a seed that is never trained on, less those that the pool happens to hold (4 x 4 has few)."""
         from dbtm.tasks.sudoku.generate import generate
 
-        puzzles, solutions = generate(self.evaluate_clues, 2 * n, EVALUATION_SEED, box=self.box)
+        puzzles, solutions = generate(clues, 2 * n, EVALUATION_SEED, box=self.box)
         pool = {puzzle.tobytes() for puzzle in self.puzzles[0]}
         new = np.array([puzzle.tobytes() not in pool for puzzle in puzzles])
         return puzzles[new][:n], solutions[new][:n]
 
     def held_out_examples(self, n: int) -> Batch:
-        tokens = self.layout.encode(*self._held_out(n))
+        tokens = self.layout.encode(*self._held_out(n, self.evaluate_clues))
         return Batch(tokens, np.broadcast_to(self.layout.prompt_mask(), tokens.shape))
 
     def solved(self, tokens_BL: np.ndarray, solutions_BC: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ class Text(Task):
     """Blocks of `length` tokens from the folder that `dbtm data text` wrote; every epoch in an order of its own."""
 
     name = "text"
-    evaluation_settings = ("evaluate_n",)
+    evaluation_settings = ("evaluate_n", "evaluate_nfe", "judge")
 
     data: str = ""
     """Folder of the prepared set."""
@@ -45,12 +45,18 @@ class Text(Task):
     """File of the tokenizer; empty: the one in `data`."""
     evaluate_n: int = 256
     """Samples of the quick evaluation."""
+    evaluate_nfe: tuple[int, ...] = (1, 4)
+    """Budgets of the quick evaluation."""
+    judge: str = ""
+    """Judge of the quick evaluation's samples, as in `dbtm eval text --judge`; empty: no perplexity over training."""
 
     def __post_init__(self):
         if self.vocab < 2 or self.length < 1:
             raise UsageError(f"task.vocab={self.vocab} and task.length={self.length} must be at least 2 and 1")
         if self.evaluate_n < 1 or self.seed < 0:
             raise UsageError(f"task.evaluate_n={self.evaluate_n} must be at least 1, task.seed={self.seed} at least 0")
+        if not self.evaluate_nfe or min(self.evaluate_nfe) < 1:
+            raise UsageError(f"task.evaluate_nfe={list(self.evaluate_nfe)} must be budgets, each at least 1")
 
     # -- data ------------------------------------------------------------------------------------------------------
 

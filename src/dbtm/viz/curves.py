@@ -1,0 +1,143 @@
+"""Figures of what runs measured on the way: perplexity and entropy (fig:onpolicy-gate-lm1b), puzzles solved
+(fig:sudoku-solve-acc) and every other number of the quick evaluations, over the steps of training.
+
+They are read from `metrics.jsonl`, where an evaluation's numbers are called `eval/NAME`. A budget is the last part of a
+name (`perplexity_4`), `data` in its place is what held-out data has: it is drawn as a dotted line.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dbtm.core.errors import UsageError, nearest
+from dbtm.viz.frontier import literal
+from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure, panel
+
+PREFIX = "eval/"
+METRICS = "metrics.jsonl"
+HEADLINES = ("perplexity", "entropy", "solved", "correct", "pair_tv", "total_variation", "agreement")
+COLUMNS = 4  # panels side by side
+
+
+class Series(NamedTuple):
+    """A number over the steps of a run."""
+
+    steps: list[int]
+    values: list[float]
+
+
+class Run(NamedTuple):
+    """A run by its label, with the series of all that its metrics hold, by name."""
+
+    label: str
+    series: Mapping[str, Series]
+
+    def evaluations(self) -> dict[str, Series]:
+        """What the quick evaluations measured, without the prefix."""
+        return {
+            name.removeprefix(PREFIX): each
+            for name, each in self.series.items()
+            if name.startswith(PREFIX) and name != f"{PREFIX}score"
+        }
+
+
+def read_run(folder: Path, label: str | None = None) -> Run:
+    """A run's metrics. Lines that a kill cut off are left out, and values that are no finite numbers."""
+    path = folder / METRICS
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise UsageError(f"{folder} is not a run: cannot read {METRICS} ({error.strerror or error})") from None
+    series: dict[str, Series] = {}
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            continue
+        if not isinstance(record, dict) or not _number(step := record.pop("step", None)):
+            continue
+        for name, value in record.items():
+            if _number(value):
+                each = series.setdefault(name, Series([], []))
+                each.steps.append(int(step))
+                each.values.append(float(value))
+    return Run(label or folder.name, series)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def split(name: str) -> tuple[str, str]:
+    """A measure and its budget: perplexity_4 is perplexity at 4, solved_4_clues35 is solved_clues35 at 4."""
+    parts = name.split("_")
+    for at in reversed(range(1, len(parts))):
+        if parts[at].isdigit() or parts[at] in ("all", "data"):
+            return "_".join(parts[:at] + parts[at + 1 :]), parts[at]
+    return name, ""
+
+
+def headlines(runs: Iterable[Run]) -> list[str]:
+    """The names that are worth a panel: the measures of `HEADLINES` where there are any, else all."""
+    names = list(dict.fromkeys(name for run in runs for name in run.evaluations()))
+    drawn = [name for name in names if split(name)[1] != "data"]
+    chosen = [
+        name
+        for head in HEADLINES
+        for name in drawn
+        if split(name)[0] == head or split(name)[0].startswith(f"{head}_clues")
+    ]
+    return chosen or drawn
+
+
+def draw_evaluations(runs: Sequence[Run], names: Sequence[str] = ()) -> Figure:
+    """A panel per number, a line per run; `names` are those of the quick evaluations, as perplexity_1."""
+    known = list(dict.fromkeys(name for run in runs for name in run.evaluations()))
+    if not known:
+        raise UsageError("no evaluation on the way: set train.evaluate_every (and task.judge for perplexities)")
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no run has measured '{name}'{nearest(name, known)}")
+    wanted = list(names) or headlines(runs)
+    columns = min(COLUMNS, len(wanted))
+    rows = -(-len(wanted) // columns)
+    with mpl.rc_context(RC):
+        figure = new_figure(1.0 + 2.4 * columns, 0.4 + 2.2 * rows)
+        panels = figure.subplots(rows, columns, squeeze=False).flatten()
+        for at, (ax, name) in enumerate(zip(panels, wanted)):
+            _draw(ax, runs, name)
+            panel(ax, chr(ord("A") + at % 26), title(name))
+            ax.set_xlabel("step")
+        for ax in panels[len(wanted) :]:
+            ax.set_axis_off()
+        if len(runs) > 1 or any(line.get_linestyle() == ":" for line in panels[0].get_lines()):
+            panels[0].legend()
+    return figure
+
+
+def title(name: str) -> str:
+    """In words: solved_4_clues35 is `solved, 35 clues, 4 NFE`."""
+    measure, budget = split(name)
+    measure, _, clues = measure.partition("_clues")
+    words = [literal(measure.replace("_", " ")), f"{clues} clues" if clues else "", f"{budget} NFE" if budget else ""]
+    return ", ".join(word for word in words if word)
+
+
+def _draw(ax: Axes, runs: Sequence[Run], name: str) -> None:
+    measure, _ = split(name)
+    for number, run in enumerate(runs):
+        if (series := run.evaluations().get(name)) is not None:
+            colour = VERTEX_COLOURS[number % len(VERTEX_COLOURS)]
+            line = "o" + LINES[number // len(VERTEX_COLOURS) % len(LINES)]
+            ax.plot(*series, line, color=colour, ms=2.5, label=literal(run.label))
+    of_data = next((s for run in runs if (s := run.evaluations().get(f"{measure}_data"))), None)
+    if of_data is not None:
+        ax.axhline(of_data.values[-1], color=INK, lw=0.8, ls=":", label="held-out data")
+    if measure == "perplexity":
+        ax.set_yscale("log")
