@@ -222,38 +222,61 @@ def latest(run: Path) -> Path | None:
 
 def set_best(run: Path, folder: Path, score: float, measured: dict[str, Any]) -> None:
     """Remember a checkpoint as the run's best, by a score that was measured in this way."""
-    text = json.dumps({"checkpoint": folder.name, "score": score, "measured": measured}) + "\n"
-    atomic.write_bytes(run / "best.json", text.encode())
+    _write_note(run / "best.json", {"checkpoint": folder.name, "score": score, "measured": measured})
 
 
 def best(run: Path) -> dict[str, Any] | None:
-    """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, where one is known.
+    """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, where one is known."""
+    note = _read_note(run / "best.json")
+    score = note.get("score") if note else None
+    return note if isinstance(score, int | float) and math.isfinite(score) else None
 
-    A damaged note is forgotten; the next evaluation writes it anew.
-    """
-    path = run / "best.json"
+
+def set_steady(run: Path, folder: Path, lowest: float, terms: list[str]) -> None:
+    """Remember a checkpoint as the last one from before the loss rose above its lowest."""
+    finite = lowest if math.isfinite(lowest) else None
+    _write_note(run / "steady.json", {"checkpoint": folder.name, "lowest": finite, "terms": terms})
+
+
+def steady(run: Path) -> dict[str, Any] | None:
+    """{'checkpoint': name, 'lowest': loss, 'terms': its parts} of the last one from before the loss rose."""
+    note = _read_note(run / "steady.json")
+    if note is None or not isinstance(note.get("terms"), list):
+        return None
+    lowest = note.get("lowest")
+    known = isinstance(lowest, int | float) and math.isfinite(lowest)
+    return note | {"lowest": lowest if known else math.inf}
+
+
+def _write_note(path: Path, note: dict[str, Any]) -> None:
+    atomic.write_bytes(path, (json.dumps(note) + "\n").encode())
+
+
+def _read_note(path: Path) -> dict[str, Any] | None:
+    """A note on a checkpoint of the run. A damaged one is forgotten: it will be written anew."""
     if not path.is_file():
         return None
     try:
         note = read_document(path)
     except UsageError:
         return None
-    known = isinstance(note, dict) and isinstance(note.get("checkpoint"), str)
-    score = note.get("score") if known else None
-    return note if isinstance(score, int | float) and math.isfinite(score) else None
+    return note if isinstance(note, dict) and isinstance(note.get("checkpoint"), str) else None
 
 
 def prune(run: Path, keep: int, milestones: Iterable[int] = ()) -> None:
-    """Keep the last `keep`, the best and the milestones; sweep up what dead processes left. For who holds the run's
-    lock.
+    """Keep the last `keep`, the best, the steady one and the milestones; sweep up what dead processes left. For who
+    holds the run's lock.
     """
-    known, named = best(run), set(milestones)
+    noted = {note["checkpoint"] for note in (best(run), steady(run)) if note}
+    named = set(milestones)
     for folder in all_in(run)[:-keep]:
-        if step_of(folder) not in named and (known is None or folder.name != known["checkpoint"]):
+        if step_of(folder) not in named and folder.name not in noted:
             _remove(folder)
     for leftover in [*run.glob(".writing-step-*"), *run.glob(".removing-step-*")]:
         if _dead(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in run.glob(".*.json.*.part"):  # notes, which only the holder of the lock writes
+        leftover.unlink(missing_ok=True)
 
 
 def find(path: str | Path) -> Path:

@@ -77,7 +77,7 @@ class TrainConfig(Section):
     checkpoint_every: int = 1_000
     """Steps between checkpoints."""
     keep: int = 2
-    """Checkpoints kept beside the best and the milestones."""
+    """Checkpoints kept beside the best, the milestones and, where the loss has risen, the last one from before."""
     milestones: tuple[int, ...] = ()
     """Steps whose checkpoints are saved and kept for good."""
     evaluate_every: int = 0

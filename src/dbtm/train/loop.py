@@ -34,13 +34,14 @@ from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
 from dbtm.train.prefetch import Prefetch
+from dbtm.train.steady import SteadyCheckpoint, ways_back
 
 Evaluate = Callable[[Sampler, int], dict[str, float]]  # (sampler, seed) to named numbers; "score" picks the best
 ASK_EVERY = 8  # steps after which several devices ask each other whether to stop, for which they wait for their GPUs
 
 
 class NonFiniteLoss(RuntimeError):
-    """The loss became infinite or not a number; the last good checkpoint is left as it is."""
+    """The loss became infinite or not a number; the checkpoints are left as they are."""
 
 
 class Trainer:
@@ -82,6 +83,7 @@ class Trainer:
         elif config.train.init:
             self._start_from(checkpoint.find(config.train.init))
         self.method.check_start(newest is not None or bool(config.train.init))
+        self.steady = SteadyCheckpoint(out)
         self._prepare()
 
     def _split(self) -> tuple[int, int]:
@@ -251,11 +253,11 @@ class Trainer:
         values = self.world.mean(torch.stack([v.float() for v in sums.values()]) / counted).tolist()
         terms = dict(zip(sums, values, strict=True))
         if not math.isfinite(terms["loss"]) or not math.isfinite(terms["grad_norm"]):
-            newest = checkpoint.latest(self.out)
-            kept = f"the last good checkpoint is {newest}" if newest else "no checkpoint had been written yet"
             raise NonFiniteLoss(
-                f"the loss became non-finite by step {self.step}: {kept}; lower optim.lr or raise optim.warmup"
+                f"the loss became non-finite by step {self.step}: {ways_back(self.out)}; lower optim.lr or raise "
+                "optim.warmup"
             )
+        self.steady.add(terms, counted)
         if metrics:
             factor = schedule(self.step - 1, self.config.train.steps, self.config.optim)
             metrics.progress(self.step, terms, lr=self.config.optim.lr * factor)
@@ -294,6 +296,7 @@ class Trainer:
             state = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
             documents = {"config": configuration.dumps(self.config), "state": state}
             checkpoint.write(folder, tensors, documents, self.files)
+            self.steady.saved(folder)
             self._prune()
         self.world.barrier()
         return folder
