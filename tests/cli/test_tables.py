@@ -104,6 +104,10 @@ def test_the_table_of_matched_entropies():
     text = printed(tables.frontier_table(matched(sweeps, entropies), entropies))
     assert "140.0" in text
     assert "4.00-4.50" in text
+    assert "best, paper" in text
+    assert "best, near real" in text
+    assert "100.0 (4.00)" in text
+    assert "200.0 (4.50)" in text
 
 
 def test_a_study_shows_what_there_is():

@@ -9,15 +9,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from dbtm.core.terminal import one_line
-from dbtm.evals.sweep.frontier import Point, frontier
-from dbtm.evals.sweep.outcome import Curves
+from dbtm.evals.sweep.frontier import Point, best_near, frontier, lowest
+from dbtm.evals.sweep.outcome import NEAR, Curves
 from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
 
 _MARKS = "osD^vP"
 
 
 def draw_frontiers(sweeps: Sequence[Curves], judge: str) -> Figure:
-    """Points of all settings, pale, and the frontier of each sweep; real text as a star and its entropy dotted."""
+    """Points of all settings, pale, and the frontier of each sweep; real text as a star and its entropy dotted. The two
+    bests of a sweep are ringed: the paper's by a circle, the best near real text's entropy by a square.
+    """
     budgets = sorted({nfe for each in sweeps for nfe in each.points})
     with mpl.rc_context(RC):
         figure = new_figure(1.0 + 2.3 * max(1, len(budgets)), 3.0)
@@ -26,6 +28,7 @@ def draw_frontiers(sweeps: Sequence[Curves], judge: str) -> Figure:
         for panel, nfe in zip(panels, budgets):
             for number, each in enumerate(sweeps):
                 _curve(panel, each.points.get(nfe, []), number, literal(each.label))
+                _bests(panel, each, nfe, named=number == 0)
             if real is not None:
                 panel.axvline(real.entropy, color=INK, lw=0.8, ls=":")
                 panel.plot(*real[:2], "*", color=INK, ms=9, label="real text")
@@ -33,7 +36,8 @@ def draw_frontiers(sweeps: Sequence[Curves], judge: str) -> Figure:
             panel.set_xlabel("entropy (nats)")
         _log_axis(panels[0])
         panels[0].set_ylabel(f"perplexity under {literal(judge)}")
-        panels[-1].legend(loc="upper left")
+        names = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels())}
+        panels[-1].legend([*names.values()], [*names], loc="upper left")  # what only another panel has, too
     return figure
 
 
@@ -48,6 +52,15 @@ def _curve(panel: Axes, points: Sequence[Point], number: int, label: str) -> Non
     panel.plot([p.entropy for p in points], [p.perplexity for p in points], mark, color=colour, ms=3, alpha=0.25)
     line = LINES[number % len(LINES)]
     panel.plot([p.entropy for p in curve], [p.perplexity for p in curve], mark + line, color=colour, ms=4, label=label)
+
+
+def _bests(panel: Axes, sweep: Curves, nfe: int, named: bool) -> None:
+    points = sweep.points.get(nfe, [])
+    near = best_near(sweep.real.entropy, points, NEAR) if sweep.real else None
+    for point, mark, name in ((lowest(points), "o", "best, paper"), (near, "s", "best, near real")):
+        if point is not None:
+            label = name if named else "_"
+            panel.plot(*point[:2], mark, mfc="none", mec=INK, ms=9, mew=0.8, ls="none", label=label)
 
 
 def _log_axis(panel: Axes) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbtm.evals.sweep.frontier import Point, best_near, frontier, perplexity_at
+from dbtm.evals.sweep.frontier import Point, best_near, frontier, lowest, perplexity_at
 
 few = st.integers(0, 9).map(float)  # whole numbers, so that ties happen
 points = st.lists(st.builds(Point, few, few.map(lambda x: x + 1)), max_size=12)
@@ -46,3 +46,11 @@ def test_the_best_is_near_enough():
     found = [Point(1.0, 5.0), Point(3.0, 20.0), Point(3.1, 10.0), Point(3.3, 1.0)]
     assert best_near(3.0, found, 0.2) == found[2]
     assert best_near(2.0, found, 0.2) is None
+
+
+@given(points)
+def test_the_papers_best_is_the_frontiers_low_end(found):
+    """tab:decode-frontier-lm1b: its entropy is where each row's range begins (44.2 at 3.832, range 3.83-4.47)."""
+    curve = frontier(found)
+    assert lowest(found) == (curve[0] if curve else None)
+    assert lowest([Point(3.83, 44.2), Point(3.90, 46.6), Point(4.47, 200.0)]) == Point(3.83, 44.2)

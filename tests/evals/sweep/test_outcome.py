@@ -60,8 +60,10 @@ def test_the_table_of_matched_entropies():
     entropies = outcome.matched_entropies(sweeps)
     assert entropies == [4.0, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6]
     one, four = outcome.matched(sweeps, entropies)
-    assert (one["nfe"], one["best"], one["range"]) == (1, None, [4.1, 4.1]), "0.3 from real text is too far"
-    assert (four["best"]["perplexity"], four["best"]["settings"]["kappa"]) == (200.0, 0.9)
+    assert (one["nfe"], one["best_near_real"], one["range"]) == (1, None, [4.1, 4.1]), "0.3 from real text is too far"
+    assert (one["best_paper"]["perplexity"], one["best_paper"]["entropy"]) == (500.0, 4.1)
+    assert (four["best_near_real"]["perplexity"], four["best_near_real"]["settings"]["kappa"]) == (200.0, 0.9)
+    assert (four["best_paper"]["perplexity"], four["best_paper"]["settings"]["kappa"]) == (100.0, 0.5), "at entropy 4.0"
     assert [p["settings"]["kappa"] for p in four["frontier"]] == [0.5, 0.9]
     assert four["matched"]["4.20"] == pytest.approx(140)
     assert four["matched"]["4.60"] is None
@@ -72,7 +74,9 @@ def test_without_real_text_the_tenths_that_are_reached():
     rows = {key: r for key, r in ROWS.items() if r["kind"] == "sample"}
     sweeps = [outcome.curves("x", PLAN, rows)]
     assert outcome.matched_entropies(sweeps) == [4.0, 4.1, 4.2, 4.3, 4.4, 4.5]
-    assert outcome.matched(sweeps, [4.2])[1]["best"] is None
+    four = outcome.matched(sweeps, [4.2])[1]
+    assert four["best_near_real"] is None
+    assert four["best_paper"]["perplexity"] == 100.0
     assert outcome.matched_entropies([outcome.curves("x", PLAN, {})]) == []
 
 
@@ -87,6 +91,9 @@ def test_the_figure_has_a_panel_per_budget_and_the_same_bytes_every_time(tmp_pat
     assert figure.axes[0].get_yscale() == "log"
     labels = {line.get_label() for line in figure.axes[1].get_lines()}
     assert {"one", "two", "real text"} <= labels
+    ringed = {line.get_label(): (*line.get_xdata(), *line.get_ydata()) for line in figure.axes[1].get_lines()}
+    assert (ringed["best, paper"], ringed["best, near real"]) == ((4.0, 100.0), (4.5, 200.0))
+    assert {"two", "best, near real"} <= {text.get_text() for text in figure.axes[1].get_legend().get_texts()}
     png, svg = save_figure(figure, tmp_path / "f")
     assert png.read_bytes()[:4] == b"\x89PNG"
     again = save_figure(draw_frontiers(sweeps, "the judge"), tmp_path / "g")[1]

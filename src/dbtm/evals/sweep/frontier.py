@@ -38,6 +38,11 @@ def perplexity_at(entropy: float, curve: Sequence[Point]) -> float | None:
     return alone[0] if alone else None
 
 
+def lowest(points: Sequence[Point]) -> Point | None:
+    """The least perplexity at any entropy, the frontier's low end: "Best" in tab:decode-frontier-lm1b."""
+    return min(points, key=lambda point: (point.perplexity, -point.entropy), default=None)
+
+
 def best_near(entropy: float, points: Sequence[Point], within: float) -> Point | None:
     """The least perplexity among points whose entropy is near enough; None where none is."""
     near = [point for point in points if abs(point.entropy - entropy) <= within]
