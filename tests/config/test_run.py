@@ -174,7 +174,9 @@ def test_a_run_of_one_method_holds_no_field_of_another():
     shared = {name for name in held["dbtm"] if name.split(".")[0] not in ("method", "sample")} | {"method.name"}
     assert held["ar"] == shared | {"sample.temperature", "sample.top_p"}
     settings = {"method.eps", "method.weight", "sample.nfe", "sample.temperature", "sample.top_p", "sample.order"}
-    assert held["mdlm"] == shared | settings
+    remasking = {"sample.tail", "sample.remask", "sample.eta"}
+    remasking |= {"sample.loop_start", "sample.loop_end", "sample.loop_alpha"}
+    assert held["mdlm"] == shared | settings | remasking
     assert {"method.path.sigma", "method.quality.width", "sample.kappa"} <= held["dbtm"]
     assert not {name for name in held["dbtm"] if name.startswith(("path.", "loss.", "ril.", "distill."))}
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dbtm.core import rng
+from dbtm.core.errors import UsageError
 from dbtm.methods.base import Examples
 from dbtm.methods.mdlm import MDLM
 from tests.methods.reference import (
@@ -97,9 +98,9 @@ def test_a_sample_that_is_complete_costs_nothing_more():
     assert trace.nfe.min() < 16
 
 
-def test_order_by_confidence_unmasks_as_many_in_every_step():
+def test_order_by_what_is_drawn_unmasks_as_many_in_every_step():
     method = run_of(MDLM)
-    trace = sampled(method, exact(), N, nfe=2, order="confidence")
+    trace = sampled(method, exact(), N, nfe=2, order="drawn")
     assert all((r.committed.sum(1) == i + 1).all() for i, r in enumerate(trace.rounds))
     # each step unmasks the position whose drawn token is the likelier: the law by enumeration
     law = torch.zeros(V, V, dtype=torch.float64)
@@ -111,6 +112,117 @@ def test_order_by_confidence_unmasks_as_many_in_every_step():
             else:
                 law[:, b] += joint * P[:, b] / SECOND[b]
     assert chi_square(trace.tokens, law) > 1e-4
+
+
+def test_order_by_confidence_is_that_of_the_surest_position_whatever_is_drawn_there():
+    """max p1 = .40 > max p2 = .38: the first token always comes first, which draws the second from its conditional."""
+    trace = sampled(run_of(MDLM), exact(), N, nfe=2, order="confidence")
+    assert (trace.rounds[0].committed == [True, False]).all()
+    assert chi_square(trace.tokens, P) > 1e-4
+
+
+def remasked_law(k, variant, eta, loop=(0.55, 0.05, 0.9)):
+    """The law of k steps by enumeration of all states: (id, probability at its unmasking) of both positions."""
+    (start, end, level), eta = loop, eta or 0.0
+
+    def alpha(t):
+        if variant != "loop":
+            return 1 - t
+        return (1 - t) / (1 - start) * level if t > start else level if t >= end else 1 - t / end * (1 - level)
+
+    def denoised(ids):
+        one, two = ids
+        first = FIRST if two == MASK else P[:, two] / SECOND[two]
+        return (first, SECOND if one == MASK else P[one] / FIRST[one])
+
+    states = {((MASK, 1.0), (MASK, 1.0)): 1.0}
+    for r in range(k):
+        t, s = 1 - r / k, 1 - (r + 1) / k
+        a_t, a_s = alpha(t), alpha(s)
+        most = 1.0 if a_t == 0 else min(1, (1 - a_s) / a_t)
+        looping = end <= s and t <= start
+        flat = {"cap": min(eta, most), "rescale": eta * most, "loop": min(eta, most) if looping else 0.0}
+        after = {}
+        for state, p in states.items():
+            ids = tuple(id_ for id_, _ in state)
+            law = denoised(ids)
+            weights = [0.0 if id_ == MASK else np.exp(-score) for id_, score in state]
+            moves = []
+            for l, (id_, score) in enumerate(state):
+                sigma = flat.get(variant, most * weights[l] / max(sum(weights), 1e-300))
+                if id_ == MASK:
+                    unmasked = (a_s - (1 - sigma) * a_t) / (1 - a_t)
+                    options = [((v, float(law[l][v])), unmasked * float(law[l][v])) for v in range(V)]
+                    moves.append([*options, ((MASK, 1.0), 1 - unmasked)])
+                else:
+                    moves.append([((MASK, 1.0), sigma), ((id_, score), 1 - sigma)])
+            for one, p1 in moves[0]:
+                for two, p2 in moves[1]:
+                    after[one, two] = after.get((one, two), 0.0) + p * p1 * p2
+        states = {state: p for state, p in after.items() if p > 0}
+    out = torch.zeros(V, V, dtype=torch.float64)
+    for (one, two), p in states.items():
+        out[one[0], two[0]] += p
+    return out
+
+
+@pytest.mark.parametrize(
+    ("variant", "eta", "k"), [("cap", 0.3, 4), ("rescale", 0.6, 4), ("confidence", None, 4), ("loop", 0.1, 12)]
+)
+def test_the_law_of_remasking(variant, eta, k):
+    options = {} if eta is None else {"eta": eta}
+    trace = sampled(run_of(MDLM), exact(), N, nfe=k, remask=variant, **options)
+    law = remasked_law(k, variant, eta)
+    assert law.sum().item() == pytest.approx(1, abs=1e-12)
+    assert chi_square(trace.tokens, law) > 1e-4
+    assert trace.nfe.max() <= k
+    assert len(trace.rounds) == k
+    again = any((before.committed & ~after.committed).any() for before, after in zip(trace.rounds, trace.rounds[1:]))
+    assert again
+    if variant == "rescale":  # the test would notice
+        assert chi_square(trace.tokens, remasked_law(k, variant, 0.0)) < 1e-4
+
+
+@pytest.mark.parametrize("variant", ["cap", "rescale"])
+def test_remasking_keeps_the_share_of_masks(variant):
+    trace = sampled(run_of(MDLM), exact(), N, nfe=5, remask=variant, eta=0.4)
+    for r, state in enumerate(trace.rounds, 1):
+        assert state.committed.mean() == pytest.approx(r / 5, abs=0.01)
+
+
+def test_remasking_spares_what_is_given():
+    clean = torch.zeros(2_000, 2, dtype=torch.bool)
+    clean[:, 0] = True
+    tokens = torch.full((2_000, 2), 2)
+    trace = sampled(run_of(MDLM), exact(), 2_000, tokens=tokens, clean=clean, nfe=6, remask="cap", eta=1.0)
+    assert all(r.committed[:, 0].all() for r in trace.rounds)
+    assert (trace.tokens[:, 0] == 2).all()
+    assert (trace.tokens < V).all()
+
+
+def test_the_greedy_tail_takes_the_most_likely_tokens_in_the_last_step_alone():
+    one = sampled(run_of(MDLM), exact(), 50, nfe=1, tail="argmax")
+    assert (one.tokens == [int(FIRST.argmax()), int(SECOND.argmax())]).all()
+    trace = sampled(run_of(MDLM), exact(), N, nfe=2, tail="argmax", order="confidence")  # first token drawn, second not
+    law = torch.zeros(V, V, dtype=torch.float64)
+    law[torch.arange(V), P.argmax(1)] = FIRST
+    counts = np.bincount(trace.tokens[:, 0] * V + trace.tokens[:, 1], minlength=V * V) / N
+    np.testing.assert_allclose(counts, law.flatten().numpy(), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eta": 0.1}, "sample.eta=0.1 has no meaning with sample.remask=none"),
+        ({"remask": "confidence", "eta": 0.1}, "has no meaning with sample.remask=confidence"),
+        ({"remask": "cap", "eta": 1.5}, "sample.eta=1.5 must be between 0 and 1"),
+        ({"remask": "cap", "order": "confidence"}, "needs sample.order=random"),
+        ({"remask": "loop", "loop_end": 0.7}, "the end at most the start"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    with pytest.raises(UsageError, match=message):
+        MDLM.Options(**options)
 
 
 def test_given_tokens_stay_wherever_they_stand():

@@ -8,6 +8,7 @@ import typer
 
 from dbtm.cli.console import complain, say
 from dbtm.core.errors import UsageError, nearest
+from dbtm.methods import BUILT_IN
 
 
 def train(
@@ -16,7 +17,8 @@ def train(
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Another method than the recipe's, with its own defaults: ar, dbtm, mdlm.")
+        str | None,
+        typer.Option(help=f"Another method than the recipe's, with its own defaults: {', '.join(BUILT_IN)}."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run (default: runs/RECIPE, or runs/RECIPE-METHOD).")

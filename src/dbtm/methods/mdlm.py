@@ -1,11 +1,12 @@
 """Masked diffusion (MDLM): tokens are masked one by one in noising, and unmasked a few at a time in sampling.
 
 A token is masked at time t with probability 1 - alpha_t, alpha_t = 1 - (1 - eps) t. The network reads tokens and masks,
-knows no time, and predicts the masked tokens; the mask itself is never predicted, and unmasked tokens stay (SUBS).
+knows no time, and predicts the masked tokens; the mask itself is never predicted, and unmasked tokens stay (SUBS). The
+sampler may also mask tokens again (ReMDM), which gives it a chance to correct them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -23,11 +24,13 @@ from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
 from dbtm.sampling.decode import draw_categorical
 from dbtm.simplex import floor_count
+from dbtm.simplex.categorical import confident, loop_alpha, most_remasked, unmask_probability
 from dbtm.simplex.commit import top
 
 TIME, MASK = 11, 12  # streams of random numbers of training
-CHOICE, UNMASK = 211, 212  # and of the sampler
+CHOICE, UNMASK, REMASK = 211, 212, 213  # and of the sampler
 TIMES = 16  # of the bound, for every example
+ETA = {"cap": 0.008, "rescale": 0.02, "loop": 0.02}  # published for cap and loop; for rescale it is ours
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,53 @@ class Options(SampleConfig):
     """0 takes the most likely token."""
     top_p: float = 1.0
     """Draw from the most likely tokens that together reach this probability; 1 is off."""
-    order: Literal["random", "confidence"] = "random"
-    """What is unmasked in a step: each token by chance, or the positions of the highest probability."""
+    order: Literal["random", "confidence", "drawn"] = "random"
+    """What is unmasked in a step: each token by chance, or the positions whose most likely token, or whose drawn token,
+    has the highest probability."""
+    tail: Literal["sample", "argmax"] = "sample"
+    """What the last step does with the tokens that are still masked: draw them, or take the most likely ones."""
+    remask: Literal["none", "cap", "rescale", "confidence", "loop"] = "none"
+    """Mask tokens again (ReMDM), with probability min(eta, most), eta x most, more where a token was unlikely, or eta
+    while the share of masks stays constant (loop)."""
+    eta: float | None = None
+    """Strength of remasking; null: .008 for cap, .02 for rescale and loop. Confidence has none."""
+    loop_start: float = 0.55
+    """Time at which the loop begins."""
+    loop_end: float = 0.05
+    """Time at which the loop ends."""
+    loop_alpha: float = 0.9
+    """Share of unmasked tokens within the loop."""
 
     def __post_init__(self):
         self.positive("nfe")
         self.not_negative("temperature")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"sample.top_p={self.top_p} must be above 0 and at most 1")
+        if self.eta is not None and not 0 <= self.eta <= 1:
+            raise UsageError(f"sample.eta={self.eta} must be between 0 and 1")
+        if self.eta is not None and self.remask not in ETA:
+            raise UsageError(f"sample.eta={self.eta} has no meaning with sample.remask={self.remask}: leave it out")
+        if not 0 < self.loop_end <= self.loop_start < 1 or not 0 < self.loop_alpha < 1:
+            raise UsageError(
+                "sample.loop_start, sample.loop_end and sample.loop_alpha must be between 0 and 1, the end at most the "
+                "start"
+            )
+        if self.remask != "none" and self.order != "random":
+            raise UsageError(f"sample.remask={self.remask} needs sample.order=random, not {self.order}")
+
+    def alpha(self, t: float) -> float:
+        """The share of unmasked tokens that the sampler keeps to."""
+        return loop_alpha(t, self.loop_start, self.loop_end, self.loop_alpha) if self.remask == "loop" else 1 - t
+
+    def sigma(self, t: float, s: float, score_BL: Tensor, unmasked_BL: Tensor) -> Tensor:
+        """Probabilities with which the step from t to s masks an unmasked position again, (B, L)."""
+        most = most_remasked(self.alpha(t), self.alpha(s))
+        if self.remask == "confidence":
+            return most * confident(score_BL, unmasked_BL)
+        eta = ETA.get(self.remask, 0.0) if self.eta is None else self.eta
+        if self.remask == "loop" and not (self.loop_end <= s and t <= self.loop_start):
+            eta = 0.0
+        return torch.full_like(score_BL, eta * most if self.remask == "rescale" else min(eta, most))
 
 
 @register_method
@@ -122,42 +164,59 @@ class MDLM(Method[Config, Options]):
             total -= (log_p * masked).sum(-1) / t_B / TIMES
         return Likelihood(total, target.sum(-1), exact=False)
 
+    def hidden(self, network: Backbone, h_BLD: Tensor, key_B: Tensor) -> Tensor:
+        """The trunk state of an evaluation; `key_B` is for methods whose network reads random numbers of its own."""
+        return network.hidden(h_BLD)[0]
+
     def sample(self, network: Backbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k steps on t = 1, 1 - 1/k, ..., 0: a masked token is unmasked with probability (t - s) / t, in the last step
-        with certainty, so that k evaluations suffice. Samples that are complete leave the batch.
+        """k steps on t = 1, 1 - 1/k, ..., 0: a masked token is unmasked with probability (alpha_s - alpha_t) / (1 -
+        alpha_t), more where others are masked again, in the last step with certainty: so k evaluations suffice. Samples
+        without a mask are not evaluated.
         """
-        k, length = options.nfe, given.tokens.shape[1]
+        k, length, again = options.nfe, given.tokens.shape[1], options.remask != "none"
         tokens_BL, masked_BL = torch.where(given.clean, given.tokens, self.mask), ~given.clean
-        score_BL = given.clean.to(torch.float32)
-        read = watch.counted(lambda h: network.hidden(h)[0])
-        choice_BR, unmask_BR = given.keys(seed, CHOICE, k), given.keys(seed, UNMASK, k)
-        active = masked_BL.any(-1).nonzero().squeeze(-1)
+        score_BL = given.clean.to(torch.float64)
+        read = watch.counted(lambda h, key: self.hidden(network, h, key))
+        choice_BR, unmask_BR, remask_BR = (given.keys(seed, stream, k) for stream in (CHOICE, UNMASK, REMASK))
         for r in range(1, k + 1):
-            if not len(active):
+            if not (again or masked_BL.any()):
                 break
-            tokens, masked = tokens_BL[active], masked_BL[active]
-            trunk = read(network.embed_tokens(tokens), rows=active)
-            drawn, score = self._draw(network, trunk, masked, rng.uniform(choice_BR[active, r - 1], length), options)
-            if options.order == "confidence":
-                now = top(score, masked, floor_count(masked.sum(-1), r, k))
-            else:
-                now = masked & (rng.uniform(unmask_BR[active, r - 1], length) < 1 / (k - r + 1))
-            masked_BL[active], tokens_BL[active] = masked & ~now, torch.where(now, drawn, tokens)
+            t, s, unmasked_BL = 1 - (r - 1) / k, 1 - r / k, ~masked_BL & ~given.clean
+            sigma_BL = options.sigma(t, s, score_BL, unmasked_BL)
+            if again:
+                again_BL = unmasked_BL & (rng.uniform(remask_BR[:, r - 1], length) < sigma_BL)
+            rows = masked_BL.any(-1).nonzero().squeeze(-1)
+            proposed_BL, shown_BL = tokens_BL.clone(), score_BL.clone()
+            if len(rows):
+                tokens, masked, key = tokens_BL[rows], masked_BL[rows], choice_BR[rows, r - 1]
+                trunk = read(network.embed_tokens(tokens), key, rows=rows)
+                greedy = options.tail == "argmax" and r == k
+                step = replace(options, temperature=0.0) if greedy else options
+                drawn, score, best = self._draw(network, trunk, masked, rng.uniform(key, length), step)
+                if options.order == "random":
+                    p = unmask_probability(options.alpha(t), options.alpha(s), sigma_BL[rows])
+                    now = masked & (rng.uniform(unmask_BR[rows, r - 1], length) < p)
+                else:
+                    by = best if options.order == "confidence" else score
+                    now = top(by, masked, floor_count(masked.sum(-1), r, k))
+                proposed_BL[rows] = torch.where(masked, drawn, tokens)
+                shown_BL[rows] = torch.where(masked, score, score_BL[rows])
+                masked_BL[rows], tokens_BL[rows] = masked & ~now, torch.where(now, drawn, tokens)
+                score_BL[rows] = torch.where(now, score, score_BL[rows])
+            if again:
+                masked_BL, tokens_BL = masked_BL | again_BL, tokens_BL.masked_fill(again_BL, self.mask)
             if watch.tracing:
-                proposed, shown = tokens_BL.clone(), score_BL.clone()
-                proposed[active] = torch.where(masked, drawn, tokens)
-                shown[active] = torch.where(masked, score.float(), score_BL[active])
-                score_BL[active] = torch.where(now, score.float(), score_BL[active])
-                watch.round(proposed, ~masked_BL, shown, time=1 - r / k)
-            active = masked_BL.any(-1).nonzero().squeeze(-1)
+                watch.round(proposed_BL, ~masked_BL, shown_BL.float(), time=s)
         return watch.trace(tokens_BL, given.clean)
 
     def _draw(
         self, network: Backbone, trunk: Tensor, masked: Tensor, uniform_BL: Tensor, options: Options
-    ) -> tuple[Tensor, Tensor]:
-        """Tokens drawn at the masked positions, and their probabilities, (B, L); logits exist for some at a time."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens drawn at the masked positions, their probabilities and the highest ones, (B, L); logits exist for some
+        positions at a time.
+        """
         drawn = torch.zeros(masked.shape, dtype=torch.int64, device=masked.device)
-        score = torch.ones(masked.shape, dtype=torch.float64, device=masked.device)
+        score, best = (torch.ones(masked.shape, dtype=torch.float64, device=masked.device) for _ in range(2))
         at_once = max(1, 2**28 // (8 * self.shape.vocab))
         for at in masked.flatten().nonzero().squeeze(-1).split(at_once):
             logits, _ = network.head(trunk.flatten(0, 1)[at])
@@ -165,4 +224,5 @@ class MDLM(Method[Config, Options]):
             p = logits.double().softmax(-1)
             drawn.view(-1)[at] = token
             score.view(-1)[at] = p.gather(-1, token[:, None]).squeeze(-1)
-        return drawn, score
+            best.view(-1)[at] = p.amax(-1)
+        return drawn, score, best

@@ -44,6 +44,20 @@ RECIPES = {
     "own": Entry("own", "own", "your own tokens: a .npy file, its vocabulary and its length"),
 }
 
+PEERS = {
+    "ar": "autoregressive model",
+    "mdlm": "MDLM, masked diffusion",
+}
+"""Other methods, each with a module of recipes: the published settings on the sets below."""
+
+SETS = {"lm1b": "LM1B", "owt": "OpenWebText", "sudoku": "Sudoku 9 x 9", "tinygsm": "TinyGSM"}
+
+RECIPES |= {
+    f"{data}-{method}": Entry(method.replace("-", "_").replace("+", "_"), data, f"{title}: {words}, as published")
+    for method, words in PEERS.items()
+    for data, title in SETS.items()
+}
+
 PAPER = {
     "lm1b": "lm1b",
     "owt": "owt",

@@ -49,12 +49,24 @@ def draw_categorical(logits: Tensor, uniform: Tensor, temperature: float = 1.0, 
     """
     if not temperature:
         return logits.argmax(-1)
+    return invert(tempered(logits, temperature, top_p), uniform)
+
+
+def tempered(logits: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Tensor:
+    """float64 probabilities softmax(logits / temperature), one-hot at 0, cut to the most likely that reach top_p;
+    they need not sum to 1 then.
+    """
+    if not temperature:
+        return torch.zeros_like(logits, dtype=torch.float64).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     p = (logits.double() / temperature).softmax(-1)
-    if top_p < 1:
-        p = nucleus(p, top_p)
-    cumulative = p.cumsum(-1)
+    return nucleus(p, top_p) if top_p < 1 else p
+
+
+def invert(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Tokens (...,) with probabilities proportional to float64 weights (..., V), one uniform per draw."""
+    cumulative = weights.cumsum(-1)
     level = uniform.double()[..., None] * cumulative[..., -1:]
-    return torch.searchsorted(cumulative, level, right=True).squeeze(-1).clamp(max=p.shape[-1] - 1)
+    return torch.searchsorted(cumulative, level, right=True).squeeze(-1).clamp(max=weights.shape[-1] - 1)
 
 
 def nucleus(p: Tensor, top_p: float) -> Tensor:

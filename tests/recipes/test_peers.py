@@ -1,0 +1,65 @@
+"""Recipes of other methods: the published settings, number by number."""
+
+from operator import attrgetter
+
+import pytest
+
+from dbtm.config import dumps, loads, override
+from dbtm.core.registry import METHODS
+from dbtm.methods.base import method_of
+from dbtm.recipes import PEERS, RECIPES, SETS, recipe
+
+SHARED = {
+    "optim": {"name": "adamw", "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "schedule": "constant"},
+    "model": {"ffn": 4, "cond_dim": 128, "dropout": 0.1, "gate_init": 0.0},
+}
+OF_A_SET = {
+    "lm1b": {"task": {"vocab": 30_522, "length": 128}, "model": {"width": 768, "depth": 12, "heads": 12}},
+    "owt": {"task": {"vocab": 50_257, "length": 1_024}, "model": {"width": 768, "depth": 12, "heads": 12}},
+    "sudoku": {"task": {"vocab": 12, "length": 180, "pool": 48_000}, "model": {"width": 512, "depth": 8, "heads": 8}},
+    "tinygsm": {"task": {"vocab": 49_152, "length": 512}, "model": {"width": 768, "depth": 12, "heads": 12}},
+}
+FROM_SCRATCH = {
+    "lm1b": {"steps": 1_000_000, "batch": 512},
+    "owt": {"steps": 1_000_000, "batch": 512},
+    "sudoku": {"steps": 20_000, "batch": 256},
+    "tinygsm": {"steps": 250_000, "batch": 512},
+}
+OPTIM = {"lr": 3e-4, "warmup": 2_500, "clip": 1.0, "ema": 0.9999, "ema_warmup": True}
+SMALL = ["model.width=16", "model.heads=2", "model.depth=1", "task.vocab=50", "task.length=8"]
+
+
+def has(run, table):
+    for section, values in table.items():
+        for key, value in values.items():
+            assert attrgetter(f"{section}.{key}")(run) == value, f"{run.recipe}: {section}.{key}"
+
+
+@pytest.mark.parametrize("data", SETS)
+@pytest.mark.parametrize("method", PEERS)
+def test_what_all_of_them_share(method, data):
+    name = f"{data}-{method}"
+    assert name in RECIPES
+    run = recipe(name)
+    assert (run.recipe, run.method_name) == (name, method)
+    has(run, SHARED)
+    has(run, OF_A_SET[data])
+    assert loads(dumps(run)) == run
+
+
+@pytest.mark.parametrize("data", SETS)
+@pytest.mark.parametrize("method", [m for m in PEERS if "teacher" not in METHODS.get(m).needs])
+def test_single_stage_methods_have_the_published_length_and_optimizer(method, data):
+    run = recipe(f"{data}-{method}")
+    has(run, {"train": FROM_SCRATCH[data], "optim": OPTIM})
+
+
+@pytest.mark.parametrize("method", PEERS)
+def test_they_build_at_a_small_size(method):
+    run = override(recipe(f"lm1b-{method}"), SMALL)
+    network = method_of(run).start().network
+    assert network.shape.vocab == 50
+
+
+def test_reasoning_is_decoded_greedily_by_ar_and_text_never():
+    assert [recipe(f"{data}-ar").sample.temperature for data in SETS] == [1.0, 1.0, 0.0, 0.0]
