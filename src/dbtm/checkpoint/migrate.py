@@ -27,6 +27,9 @@ def migrated(values: Any) -> Any:
     """
     if isinstance(values, dict) and isinstance(values.get("method", "dbtm"), str) and "model" in values:
         values = _methods_own_their_settings(values)
+    task = values.get("task") if isinstance(values, dict) else None
+    if isinstance(task, dict) and task.get("name") == "own" and "held_out" not in task:
+        values = {**values, "task": {**task, "held_out": 0.0}}  # such runs were trained on every row
     return _without_removed(values)
 
 

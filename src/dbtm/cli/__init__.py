@@ -22,6 +22,7 @@ from dbtm.cli import (
     evaluate,
     evaluate_gsm8k,
     evaluate_nll,
+    evaluate_own,
     evaluate_text,
     recipes,
     sample,
@@ -47,6 +48,7 @@ app.command("recipes")(recipes.recipes)
 app.command("doctor")(doctor.doctor)
 evaluate.app.command("gsm8k")(evaluate_gsm8k.gsm8k)
 evaluate.app.command("text")(evaluate_text.text)
+evaluate.app.command("own")(evaluate_own.own)
 evaluate.app.command("nll")(evaluate_nll.nll)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(sweep.app, name="sweep")

@@ -141,16 +141,20 @@ def _parts(words: Words) -> Sequence[str | None]:
 
 
 def _row(text: str | None, task: "Task") -> list[int | None] | None:
-    """'3 1 _ _ 7' as tokens, None where to generate."""
+    """'3 1 _ _ 7' as tokens, None where to generate; symbols of one character need no spaces: 'AC__GT'."""
     if text is None:
         return None
     words = text.split()
+    if len(words) != task.length and len(text) == task.length:
+        words = list(text)
     if len(words) != task.length:
         raise UsageError(f"--given has {len(words)} entries, the model's sequences have {task.length}")
-    for word in words:
-        if word != "_" and not (word.isdecimal() and int(word) < task.vocab):
-            raise UsageError(f"--given: '{word}' is not a token (0..{task.vocab - 1}) or _")
-    return [None if word == "_" else int(word) for word in words]
+    tokens = [None if word == "_" else task.token(word) for word in words]
+    for word, token in zip(words, tokens):
+        if word != "_" and token is None:
+            known = f"0..{task.vocab - 1}" if task.token("0") == 0 else "one of its training data's symbols"
+            raise UsageError(f"--given: '{word}' is not a token ({known}) or _")
+    return tokens
 
 
 # -- from a result to views --------------------------------------------------------------------------------------------
@@ -221,17 +225,19 @@ def _print_text(console: "Console", sample: "Sample", trace: bool) -> None:
 
 def _print_tokens(result: "SampleResult", trace: bool) -> None:
     """One line per sample. Of its rounds: committed tokens plain, refining ones in parentheses, _ for none yet."""
+    from dbtm.viz.spell import speller_of
     from dbtm.viz.states import left_out, progress_of, spaced
     from dbtm.viz.token_trace import blanks, rounds_of
 
-    vocab = result.task.vocab
+    vocab, spell = result.task.vocab, speller_of(result.task)
     for b, row in enumerate(result.trace.tokens):
         rounds = rounds_of(result.trace, b) if trace else []
         for number in spaced(len(rounds)):
             state, last = rounds[number - 1], number == len(rounds)
             settled = [last] * len(row) if state.committed is None else state.committed[b]
-            cells = zip(state.tokens[b], settled, blanks(state, b, vocab), strict=True)
-            shown = " ".join("_" if blank else f"{token}" if done else f"({token})" for token, done, blank in cells)
+            words = [spelled.strip() for spelled in spell(state.tokens[b])]
+            cells = zip(words, settled, blanks(state, b, vocab), strict=True)
+            shown = " ".join("_" if blank else word if done else f"({word})" for word, done, blank in cells)
             say(f"  round {number}{progress_of(None, 0, state.time)}: {shown}")
         if left_out(len(rounds)):
             say(f"  {left_out(len(rounds))}")

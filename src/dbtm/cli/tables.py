@@ -183,8 +183,8 @@ def text_table(scores: "Sequence[TextScore]", judge: str | None) -> "Table":
         table.add_row(
             _set_of_samples(score),
             str(score.n),
-            _interval(score.perplexity, 1),
-            _interval(score.entropy, 3),
+            interval(score.perplexity, 1),
+            interval(score.entropy, 3),
             _number(score.distinct["2"], 3),
             _number(score.longest_repeat, 1),
             f"{score.unique:.1%}",
@@ -223,7 +223,8 @@ def _number(value: float, digits: int) -> str:
     return "-" if isnan(value) else f"{value:.{digits}f}"
 
 
-def _interval(estimate: "Estimate", digits: int) -> str:
+def interval(estimate: "Estimate", digits: int) -> str:
+    """A number, and its interval below it."""
     value, low, high = (_number(x, digits) for x in estimate)
     return value if low == "-" else f"{value}\n[dim]{low}-{high}[/]"
 

@@ -37,10 +37,19 @@ def train(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Text and gsm8k recipes: a prepared folder. Recipe 'own': a .npy file of integer tokens."),
+        typer.Option(
+            help="Text and gsm8k recipes: a prepared folder. Recipe 'own': a file of rows, .npy, .csv, .jsonl, .fasta "
+            "or .txt."
+        ),
     ] = None,
-    vocab: Annotated[int | None, typer.Option(help="Recipe 'own': size of the vocabulary.")] = None,
-    length: Annotated[int | None, typer.Option(help="Recipe 'own': tokens in a sequence.")] = None,
+    vocab: Annotated[
+        int | None, typer.Option(help="Recipe 'own': size of the vocabulary (default: the file's).")
+    ] = None,
+    length: Annotated[int | None, typer.Option(help="Recipe 'own': tokens per row (default: the file's).")] = None,
+    size: Annotated[
+        str,
+        typer.Option(help="Recipe 'own': tiny, small, medium or large; auto chooses for this machine and the data."),
+    ] = "auto",
 ) -> None:
     """Train a recipe; stop and continue it at any time."""
     if resume not in ("auto", "none"):
@@ -64,6 +73,7 @@ def train(
         data=data,
         vocab=vocab,
         length=length,
+        size=size,
         max_seconds=max_seconds,
         minutes=minutes,
     )

@@ -13,6 +13,7 @@ from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.evals.estimates import Estimate, ratio_of_sums
 from dbtm.methods.base import Examples, Likelihood, Method
+from dbtm.nn import Backbone
 from dbtm.sampling import Cancelled, Sampler
 from dbtm.tasks.base import Batch
 
@@ -75,9 +76,10 @@ def likelihoods(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    measure: Callable[[Backbone, Examples], Likelihood | None] | None = None,
 ) -> Likelihood:
-    """Of every example, in batches as large as the sampler's. The randomness of a bound depends on (seed, number of the
-    example) alone.
+    """Of every example, in batches as large as the sampler's: the method's `nll`, or another `measure`. The randomness
+    of a bound depends on (seed, number of the example) alone.
     """
     method, network = sampler.method, sampler.network
     assert isinstance(method, Method)
@@ -96,7 +98,7 @@ def likelihoods(
             prompt_BL = torch.as_tensor(np.array(prompt[rows]))
             tokens_BL, prompt_BL, key_B = (each.to(sampler.device) for each in (tokens_BL, prompt_BL, key_B))
             with torch.no_grad():
-                part = method.nll(network, Examples(tokens_BL, prompt_BL, key_B, step=0))
+                part = (measure or method.nll)(network, Examples(tokens_BL, prompt_BL, key_B, step=0))
             if part is None:
                 raise _refusal(method)
             parts.append(part)

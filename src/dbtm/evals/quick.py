@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from dbtm.core import rng
-from dbtm.evals.diversity import distinct, entropies
+from dbtm.evals.diversity import distinct, entropies, unique_share
 from dbtm.evals.judges import load_judge
 from dbtm.evals.judges.base import Judge
 from dbtm.evals.perplexity import perplexity
 from dbtm.evals.programs import solve
+from dbtm.evals.validation import validation_loss
 from dbtm.sampling import Sampler
 from dbtm.sandbox import Sandbox
 from dbtm.tasks.base import Task
@@ -44,6 +45,14 @@ def evaluate(sampler: Sampler, seed: int) -> dict[str, float]:
     """The measures of the sampler's task."""
     assert sampler.task is not None
     return TASKS.get(sampler.task.name, measures)(sampler, sampler.task, seed)
+
+
+def on_the_way(sampler: Sampler, seed: int) -> dict[str, float]:
+    """What a run measures as it goes: the method's own loss on held-out examples, where the task has some, and the
+    measures of the task.
+    """
+    loss = validation_loss(sampler, seed)
+    return ({} if loss is None else {"validation": loss}) | evaluate(sampler, seed)
 
 
 def measures(sampler: Sampler, task: Task, seed: int) -> dict[str, float]:
@@ -82,6 +91,18 @@ def _exact_map(p: tuple[float, ...], sigma: float) -> tuple[torch.Tensor, np.nda
     """Prior draws x0 (N, V), and the vertex where the exact autonomous flow takes each of them, whatever a."""
     x0 = sigma * rng.normal(rng.fold(1, torch.arange(4_000)), len(p))
     return x0, transport_map(x0.numpy(), p, sigma)
+
+
+def own(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """Different rows and entropy of 256 samples at 1 and 4 evaluations, beside those of held-out rows."""
+    truth, sampler = task.held_out_examples(256), _in_batches(sampler)
+    prompted = truth is not None and task.prompt
+    given = {"tokens": truth.tokens, "clean": _prompt(truth)} if prompted else {"n": 256}
+    sets = {} if truth is None else {"data": truth.tokens}
+    for budget in budgets(sampler, (1, 4)):
+        sets[budget.label] = sampler.sample(**given, seed=seed, **budget.options).tokens
+    out = {f"entropy_{label}": float(entropies(rows).mean()) for label, rows in sets.items()}
+    return out | {f"distinct_{label}": unique_share(rows) for label, rows in sets.items()}
 
 
 def markov(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
@@ -189,6 +210,7 @@ def _in_batches(sampler: Sampler) -> Sampler:
 TASKS: dict[str, Callable[[Sampler, Any, int], dict[str, float]]] = {
     "categorical": categorical,
     "markov": markov,
+    "own": own,
     "sudoku": sudoku,
     "text": text,
     "gsm8k": gsm8k,

@@ -228,6 +228,12 @@ class Method(Generic[Settings, SampleOptions]):
         """The likelihood of examples, or a bound; None where the method has neither."""
         return None
 
+    def denoising(self, network: Backbone, examples: Examples) -> Likelihood | None:
+        """Cross-entropy of the noised tokens of examples at the method's own noise levels, where it has no likelihood:
+        a number to compare runs of the method by, not a bound.
+        """
+        return None
+
     def sampler(self, network: Backbone, task: Task | None = None, batch: int = 1024) -> Sampler:
         """A sampler for these weights."""
         return Sampler(self, network, self.options(), task or self.config.task, batch)

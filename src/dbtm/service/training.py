@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dbtm.config import RunConfig, override
 from dbtm.core.device import pick_device
 from dbtm.core.errors import UsageError
 from dbtm.evals import quick
-from dbtm.recipes import PAPER, recipe
+from dbtm.recipes import PAPER, recipe, sizes
 from dbtm.train import loop
 from dbtm.train.pace import OPEN
 
@@ -36,9 +37,13 @@ class TrainRequest:
     init: Path | None = None
     """A checkpoint or run whose averaged weights a new run starts from."""
     data: Path | None = None
-    """Prepared text or problems; for the recipe 'own', a .npy file."""
+    """Prepared text or problems; for the recipe 'own', a file of rows."""
     vocab: int | None = None
+    """Recipe 'own': None: as many as the file has."""
     length: int | None = None
+    """Recipe 'own': None: the file's."""
+    size: str = "auto"
+    """Recipe 'own': tiny, small, medium or large; auto chooses for the device and the data."""
     max_seconds: float | None = None
     """Stop and save after so many seconds."""
     minutes: float | None = None
@@ -68,7 +73,7 @@ def fit(
     """
     if os.environ.get("RANK", "0") == "0":  # the process that evaluates
         quick.judge_of(config.task, pick_device(config.train.device))
-    return loop.fit(config, out, resume, max_seconds, minutes, quick.evaluate)
+    return loop.fit(config, out, resume, max_seconds, minutes, quick.on_the_way)
 
 
 def configuration(request: TrainRequest) -> RunConfig:
@@ -86,19 +91,36 @@ def configuration(request: TrainRequest) -> RunConfig:
 
 
 def _own(request: TrainRequest, resumed: bool) -> list[str]:
-    """The settings of one's own tokens."""
+    """The settings of rows of one's own: vocabulary and length are the file's, where they are not given, and the size
+    of the network is what `size` asks for.
+    """
     data = None if request.data is None else str(request.data)
     values = {"data": data, "vocab": request.vocab, "length": request.length}
-    missing = [name for name, value in values.items() if value is None]
-    if missing and not resumed:
-        raise UsageError(f"the recipe 'own' needs {', '.join(missing)}: a .npy file, its vocabulary and its length")
-    return [f"task.{name}={json.dumps(value)}" for name, value in values.items() if value is not None]
+    if data is None and not resumed:
+        missing = [name for name, value in values.items() if value is None]
+        raise UsageError(f"the recipe 'own' needs {', '.join(missing)}: a file of rows, its vocabulary and its length")
+    changes = []
+    if data is not None and not resumed:
+        from dbtm.tasks.own.read import read_rows
+
+        rows = read_rows(data, request.length)
+        values["vocab"] = request.vocab if request.vocab is not None else max(2, rows.vocab)
+        values["length"] = rows.tokens_NL.shape[1]
+        changes = sizes.changes(request.size, rows.tokens_NL.size, pick_device(_device(request.changes)))
+    return [*changes, *(f"task.{name}={json.dumps(value)}" for name, value in values.items() if value is not None)]
+
+
+def _device(changes: Sequence[str]) -> str:
+    """The device that a request's changes ask for."""
+    asked = [word.partition("=")[2] for word in changes if word.startswith("train.device=")]
+    return asked[-1] if asked else "auto"
 
 
 def _on_data(request: TrainRequest, config: RunConfig) -> list[str]:
     """The settings that put a recipe on a prepared set; the paper's recipes take only what they were written for."""
     reads = config.task.name in READERS
     given = {"data": request.data is not None and not reads, "vocab": request.vocab, "length": request.length}
+    given["size"] = request.size != "auto"
     wrong = [name for name, value in given.items() if value]
     if wrong:
         raise UsageError(f"{', '.join(wrong)} belong to the recipe 'own', not to '{request.recipe}': leave them out")

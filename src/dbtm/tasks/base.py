@@ -80,6 +80,10 @@ class Task:
         """One sample as text, (L,) tokens."""
         return " ".join(str(int(t)) for t in tokens)
 
+    def token(self, word: str) -> int | None:
+        """The token that a user writes so; None where there is none."""
+        return int(word) if word.isdecimal() and word.isascii() and int(word[:18]) < self.vocab else None
+
 
 register = TASKS.add
 """Make a task known by its name, so that checkpoints trained on it can be loaded; a decorator."""

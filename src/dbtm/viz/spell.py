@@ -29,13 +29,22 @@ Place = tuple[int, tuple[int, ...]]
 def speller_of(task: "Task") -> Callable[[np.ndarray], list[str]]:
     """How a task's tokens are spelled: as words where it has some, else as numbers."""
     from dbtm.tasks.gsm8k.task import Gsm8k
+    from dbtm.tasks.own import Own
     from dbtm.tasks.text.task import Text
 
     if isinstance(task, Text):
         return Speller(task.words, task.borders.eos)
     if isinstance(task, Gsm8k):
         return Speller(task.layout.tokenizer, task.layout.end, task.layout.pad)
-    return lambda tokens_L: [f"{token} " if 0 <= token < task.vocab else f"{BLANK} " for token in tokens_L]
+    words = task.symbols if isinstance(task, Own) else None
+    after = "" if isinstance(task, Own) and task.characters else " "
+
+    def spelled(token: int) -> str:
+        if not 0 <= token < task.vocab:
+            return BLANK + after
+        return visible(str(token) if words is None else words[token] or PAD) + after
+
+    return lambda tokens_L: [spelled(int(token)) for token in tokens_L]
 
 
 class Speller:

@@ -14,7 +14,7 @@ from dbtm.core.errors import UsageError
 from dbtm.kernels.noise import coupling_cost
 from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
 from dbtm.methods import register_method
-from dbtm.methods.base import Examples, Method, Part
+from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.methods.dbtm.config import Config, Options
 from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
 from dbtm.methods.dbtm.iterate import SAMPLERS
@@ -26,6 +26,7 @@ from dbtm.simplex import Noise, State, assignment, commit, commitment_time, inte
 
 # streams of random numbers within a step
 NOISE, TIME, FRACTION, CONTEXT, ROUND, START, TURN = range(7)
+TIMES = 8  # of the denoising cross-entropy, for every example
 SHARED_PASS_LIMIT = 0.25  # boundary rows per row at I_t, up to which they share its pass
 
 
@@ -320,6 +321,30 @@ class DBTM(Method[Config, Options]):
     def check_options(self, options: Options) -> None:
         if options.scorer == "quality" and not self.settings.quality.enabled:
             raise UsageError("this model has no quality head: use the scorer 'confidence'")
+
+    @torch.no_grad()
+    def denoising(self, network: Backbone, examples: Examples) -> Likelihood:
+        """CE(T(I_t), x1) on the noisy positions of I_t, at stratified times t and with independent noise; context as in
+        training. Per example, the mean over times of the sum over noisy positions, and of their number.
+        """
+        sums_B, count_B = (torch.zeros(len(examples.tokens), dtype=torch.float64) for _ in range(2))
+        sums_B, count_B = sums_B.to(examples.tokens.device), count_B.to(examples.tokens.device)
+        path, length = self.settings.path, examples.tokens.shape[1]
+        for i in range(TIMES):
+            key_B = rng.fold(examples.sample_key, TIME, i)
+            t_B = ((rng.uniform(rng.fold(key_B, TIME), 1)[:, 0] + i) / TIMES).float().clamp(max=1 - 2**-24)
+            f_B = rng.uniform(rng.fold(key_B, FRACTION), 1)[:, 0] * float(path.context)
+            u_BL = rng.uniform(rng.fold(key_B, CONTEXT), length)
+            clean_BL, t_BL = partial_context(t_B, f_B, u_BL, examples.prompt)
+            dtype = torch.promote_types(network.embedding.dtype, torch.float32)
+            noise = Noise(rng.fold(key_B, NOISE), length, self.shape.vocab, path.sigma, dtype)
+            state = interpolate(examples.tokens, noise, clean_BL, t_BL.to(dtype), path.a)
+            h = network.embed(State(state.tokens, state.alpha, state.noise), network.embed_noise(noise))[0]
+            log_p = network.logits(h)[0].double().log_softmax(-1)
+            ce_BL = -log_p.gather(-1, examples.tokens[..., None]).squeeze(-1)
+            sums_B += (ce_BL * ~clean_BL).sum(-1) / TIMES
+            count_B += (~clean_BL).sum(-1) / TIMES
+        return Likelihood(sums_B, count_B, exact=False)
 
     def evaluator(self, network: TransportMap, replay: bool) -> Evaluator:
         plain = Evaluator.plain(network)

@@ -1,0 +1,81 @@
+"""Rows of one's own from the command line: every format, the user's symbols, and `dbtm eval own`."""
+
+import json
+
+import numpy as np
+import pytest
+
+SETS = ["train.steps=3", "train.batch=8", "model.width=16", "model.depth=1", "model.heads=2", "optim.warmup=1"]
+WORDS = [w for s in [*SETS, "train.device=cpu"] for w in ("--set", s)]
+
+
+@pytest.fixture
+def dna(command, tmp_path):
+    """A run on letters."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "dna.txt").write_text("".join("".join(rng.choice(list("ACGT"), 6)) + "\n" for _ in range(60)))
+    code, _, err = command("train", "own", "--data", tmp_path / "dna.txt", "--out", tmp_path / "run", *WORDS)
+    assert code == 0, err
+    return tmp_path / "run"
+
+
+def test_samples_are_printed_in_the_users_symbols(command, dna):
+    code, out, _ = command("sample", dna, "--n", 2, "--nfe", 2, "--given", "AC__GT", "--trace")
+    assert code == 0
+    rows = [line.split()[0] for line in out.splitlines() if "NFE" in line]
+    assert len(rows) == 2
+    assert all(row.startswith("AC") and row.endswith("GT") and set(row) <= set("ACGT") for row in rows)
+    assert any(line.split(": ")[1].split()[0] == "A" for line in out.splitlines() if "round 1" in line)
+    code, _, err = command("sample", dna, "--given", "XC__GT")
+    assert (code, "'X' is not a token" in err) == (2, True)
+
+
+def test_rows_are_measured_with_a_metric_of_the_users(command, dna, tmp_path):
+    (tmp_path / "mine.py").write_text("def starts_with_a(rows):\n    return [row[0] == 'A' for row in rows]\n")
+    words = [
+        "--nfe",
+        "1,2",
+        "--n",
+        20,
+        "--metric",
+        f"{tmp_path / 'mine.py'}:starts_with_a",
+        "--json",
+        tmp_path / "e.json",
+    ]
+    code, out, err = command("eval", "own", dna, *words)
+    assert code == 0, err
+    assert "starts_with_a" in out
+    assert "denoising cross-entropy" in out
+    document = json.loads((tmp_path / "e.json").read_text())
+    assert [row["kind"] for row in document["rows"]] == ["held out", "samples", "samples"]
+    assert [row["n"] for row in document["rows"]] == [3, 20, 20]
+    assert document["data"]["trained_on"] == 57
+
+
+def test_moved_rows_are_named(command, dna, tmp_path):
+    (tmp_path / "dna.txt").rename(tmp_path / "moved.txt")
+    code, _, err = command("eval", "own", dna)
+    assert (code, "no such data file" in err) == (2, True)
+    code, _, err = command("eval", "own", dna, "--data", tmp_path / "moved.txt", "--nfe", 1, "--n", 4)
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sudoku"], "was trained on 'sudoku', not on rows of your own"),
+        (["sudoku", "--n", "0"], "--n 0 must be at least 1"),
+        (["sudoku", "--metric", "mine.py"], "file.py:function"),
+    ],
+)
+def test_what_cannot_be_measured_is_a_line(command, words, message):
+    code, _, err = command("eval", "own", *words)
+    assert (code, message in err, err.count("\n")) == (2, True, 1)
+
+
+def test_an_unknown_size_is_a_line(command, tmp_path):
+    (tmp_path / "a.txt").write_text("ab\nba\n")
+    code, _, err = command("train", "own", "--data", tmp_path / "a.txt", "--size", "hugo")
+    assert (code, "size hugo is not a choice" in err) == (2, True)
+    code, _, err = command("train", "markov", "--size", "tiny")
+    assert (code, "size belong to the recipe 'own'" in err) == (2, True)
