@@ -3,7 +3,7 @@
 import torch
 
 from dbtm.losses.reference import soft_ril_c, soft_target
-from dbtm.losses.soft_head import SoftTarget, chunked_soft_head
+from dbtm.losses.soft_head import SoftTarget, capped, chunked_soft_head, distribution_head
 
 N, D, V = 11, 4, 7
 
@@ -29,3 +29,23 @@ def test_equals_the_dense_head():
         assert cross_entropy.count_nonzero() == len(rows)
         for g, w in zip(torch.autograd.grad(3 * loss, leaves), want, strict=True):
             torch.testing.assert_close(g, w, rtol=1e-10, atol=1e-12)
+
+
+@torch.no_grad()
+def _distributions():
+    return torch.randn(N, V, dtype=torch.float64).softmax(-1)
+
+
+def test_any_distributions_with_capped_logits():
+    torch.manual_seed(1)
+    head, cap = torch.nn.Linear(D, V).double(), 0.8
+    h = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
+    p, beta, rows = _distributions(), torch.rand(N, dtype=torch.float64), torch.arange(N)
+    per_row = -(p * (cap * torch.tanh(head(h) / cap)).log_softmax(-1)).sum(-1)
+    leaves = (h, *head.parameters())
+    want = torch.autograd.grad((beta * per_row).sum(), leaves)
+    loss, cross_entropy = distribution_head(h, head, lambda index: p[index], beta, rows, cap, budget=3 * V * 8 * 3)
+    torch.testing.assert_close(cross_entropy, per_row.detach(), rtol=1e-12, atol=0)
+    for g, w in zip(torch.autograd.grad(loss, leaves), want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-10, atol=1e-12)
+    assert capped(torch.tensor([1e6]), cap) == cap

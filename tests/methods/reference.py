@@ -103,8 +103,9 @@ def sampled(method, network, n: int, seed: int = 0, tokens=None, clean=None, **o
     tokens = torch.zeros(n, L, dtype=torch.int64) if tokens is None else tokens
     clean = torch.zeros(n, L, dtype=torch.bool) if clean is None else clean
     chosen = method.Options().changed(method.name, options)
+    given, watch = Given(tokens, clean, torch.arange(n)), Watch(n, trace=True)
     with torch.no_grad():
-        return method.sample(network, Given(tokens, clean, torch.arange(n)), chosen, seed, Watch(n, trace=True))
+        return method.sample(method.evaluator(network, replay=False), given, chosen, seed, watch)
 
 
 assert math.isclose(H, 1.834972, abs_tol=1e-6)

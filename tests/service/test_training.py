@@ -26,7 +26,7 @@ def request_of(recipe, method, prepared, out, *changes):
     return TrainRequest(recipe, method, changes, out=out, data=prepared.get(recipe), **more)
 
 
-@pytest.mark.parametrize("method", ["dbtm", "mdlm", "ar"])
+@pytest.mark.parametrize("method", ["dbtm", "mdlm", "ar", "flm"])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_method_trains_on_every_task(recipe, method, prepared, tmp_path):
     """Trained, measured, saved, loaded, sampled with a prompt, and resumed."""

@@ -1,13 +1,14 @@
 """The head with soft targets in chunks of rows: the student's logits and the teacher's never exist all at once.
 
-For every row n, with f = W h + b of the student and f' of the teacher,
+For every row n, with f = W h + b of the student and a distribution P_n that is computed with its chunk,
 
-    P_n = softmax(f' / temperature), or the vertex of a token the rollout has kept
     loss = sum_n beta_n CE(softmax f, P)          d loss / d f_n = beta_n (softmax f - P)
 
-(loss:soft-ril-c, loss:soft-ril-nc). As in `losses.head`, the gradient is computed where the logits are.
+With a cap c, f = c tanh((W h + b) / c) and its gradient has the factor 1 - (f / c)^2. As in `losses.head`, the gradient
+is computed where the logits are.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,10 +18,15 @@ from dbtm.kernels.noise import ALIGN
 from dbtm.kernels.product import product
 from dbtm.losses.head import rows_per_chunk
 
+Target = Callable[[Tensor], Tensor]  # from indices of rows (n,) to their distributions (n, V), float32 or wider
+
 
 @dataclass(frozen=True)
 class SoftTarget:
-    """What the teacher makes of its noise, row by row: its last trunk state, and the tokens it kept on the way."""
+    """What the teacher makes of its noise, row by row: its last trunk state, and the tokens it kept on the way.
+
+    P is softmax(f' / temperature) of its logits f', or the vertex of a token (loss:soft-ril-c, loss:soft-ril-nc).
+    """
 
     trunk: Tensor  # (N, D)
     tokens: Tensor  # (N,) int64
@@ -42,30 +48,45 @@ def aligned(weight_VD: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.nn.functional.pad(weight_VD.to(dtype), (0, 0, 0, -len(weight_VD) % ALIGN))
 
 
+def capped(logits: Tensor, cap: float) -> Tensor:
+    """cap tanh(logits / cap); 0 is off."""
+    return cap * torch.tanh(logits / cap) if cap else logits
+
+
 def chunked_soft_head(
     h: Tensor, head: nn.Linear, target: SoftTarget, beta: Tensor, rows: Tensor, budget: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """(sum_n beta_n CE_n under autograd, CE (N,) as a constant) over `rows` of h (N, D), all that have a weight among
     them; 0 elsewhere.
     """
-    loss, cross_entropy = _SoftHead.apply(h, head.weight, head.bias, target, beta, rows, budget)
+    weight = aligned(target.head.weight, target.trunk.dtype)
+    return distribution_head(h, head, lambda index: target.probabilities(index, weight), beta, rows, budget=budget)
+
+
+def distribution_head(
+    h: Tensor, head: nn.Linear, target: Target, beta: Tensor, rows: Tensor, cap: float = 0.0, budget: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same for any distributions, with capped logits."""
+    loss, cross_entropy = _SoftHead.apply(h, head.weight, head.bias, target, beta, rows, cap, budget)
     return loss, cross_entropy
 
 
 class _SoftHead(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h, weight, bias, target: SoftTarget, beta, rows, budget):
+    def forward(ctx, h, weight, bias, target: Target, beta, rows, cap, budget):
         wide = torch.promote_types(h.dtype, torch.float32)
         V, W, b, beta = len(weight), aligned(weight, h.dtype), bias.to(wide), beta.to(wide)
-        teacher_W = aligned(target.head.weight, target.trunk.dtype)
         cross_entropy = h.new_zeros(len(h), dtype=wide)
         grads = [torch.zeros_like(x, dtype=t) for x, t in ((h, h.dtype), (weight, wide), (bias, wide))]
         for index in rows.split(rows_per_chunk(len(W), h.dtype, True, budget)) if len(rows) else ():
             h_n = h[index]
-            log_T = (product(h_n, W.T)[:, :V] + b).log_softmax(-1)
-            P = target.probabilities(index, teacher_W)
+            f = capped(product(h_n, W.T)[:, :V] + b, cap)
+            log_T = f.log_softmax(-1)
+            P = target(index)
             cross_entropy[index] = -(P * log_T).sum(-1)
             gradient = log_T.exp_().sub_(P).mul_(beta[index, None])
+            if cap:
+                gradient.mul_(1 - (f / cap).square())
             g = torch.nn.functional.pad(gradient.to(h.dtype), (0, len(W) - V))
             grads[0][index] = product(g, W).to(h.dtype)
             grads[1] += product(g.T, h_n)[:V]
@@ -78,4 +99,4 @@ class _SoftHead(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g_loss, _):
         grads = ((g_loss * x).to(t) for x, t in zip(ctx.saved_tensors, ctx.dtypes, strict=True))
-        return *grads, None, None, None, None
+        return *grads, None, None, None, None, None

@@ -47,6 +47,7 @@ RECIPES = {
 PEERS = {
     "ar": "autoregressive model",
     "mdlm": "MDLM, masked diffusion",
+    "flm": "FLM, a flow to one-hots",
 }
 """Other methods, each with a module of recipes: the published settings on the sets below."""
 

@@ -14,9 +14,9 @@ from scipy.special import log_ndtr
 from dbtm.theory.moments import Array
 
 # Gauss-Legendre on [-9, 9] for the average over the target's own noise z_k.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
-_Z = 9.0 * _NODES
-_DENSITY = 9.0 * _WEIGHTS * np.exp(-0.5 * _Z**2) / np.sqrt(2 * np.pi)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(200)
+Z = 9.0 * NODES
+DENSITY = 9.0 * WEIGHTS * np.exp(-0.5 * Z**2) / np.sqrt(2 * np.pi)
 
 
 def signal_to_noise(t: ArrayLike, sigma: float = 1.0, a: float = 1.0) -> Array:
@@ -28,7 +28,7 @@ def signal_to_noise(t: ArrayLike, sigma: float = 1.0, a: float = 1.0) -> Array:
 def recovery(rho: ArrayLike, V: int) -> Array:
     """Pr(argmax_j I_t = k) = int phi(z) Phi(z + rho)^(V - 1) dz: the curve that sharpens to a step at sqrt(2 log V)."""
     rho = np.asarray(rho, dtype=np.float64)
-    return np.exp((V - 1) * log_ndtr(_Z + rho[..., None])) @ _DENSITY
+    return np.exp((V - 1) * log_ndtr(Z + rho[..., None])) @ DENSITY
 
 
 def rho_at(probability: float, V: int) -> float:

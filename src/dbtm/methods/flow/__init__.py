@@ -1,0 +1,1 @@
+"""Flows between Gaussian noise and one-hot tokens, and maps along them: FLM, FMLM, FMLM+."""

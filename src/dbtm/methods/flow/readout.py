@@ -1,0 +1,90 @@
+"""What a flow reads off a trunk state: distributions over tokens, with capped logits, some positions at a time."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dbtm.losses.head import cross_entropy
+from dbtm.losses.soft_head import Target, capped, distribution_head
+from dbtm.nn import Backbone
+from dbtm.sampling.decode import draw_categorical
+from dbtm.simplex import one_hot
+
+BUDGET = 2**28  # bytes of one chunk's logits
+
+
+class Prediction(NamedTuple):
+    """At the positions that were asked for; elsewhere token 0, probability 1, and a mean of zeros."""
+
+    tokens: Tensor  # (B, L) int64: the most likely token, or a drawn one
+    top: Tensor  # (B, L) probability of the most likely token
+    mean: Tensor | None  # (B, L, D) D W, the mean embedding
+
+
+@dataclass(frozen=True)
+class Readout:
+    """The head of a network with its cap."""
+
+    network: Backbone
+    cap: float
+
+    def logits(self, trunk_nD: Tensor) -> Tensor:
+        """(n, V), float32 or wider, as a constant."""
+        with torch.no_grad():
+            return capped(self.network.head(trunk_nD)[0], self.cap)
+
+    def probabilities(self, trunk_nD: Tensor) -> Tensor:
+        return self.logits(trunk_nD).softmax(-1)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        trunk_BLD: Tensor,
+        where_BL: Tensor,
+        mean: bool = False,
+        temperature: float = 0.0,
+        uniform_BL: Tensor | None = None,
+    ) -> Prediction:
+        """Tokens, confidence and mean embeddings of the distributions at some positions."""
+        network, states = self.network, trunk_BLD.flatten(0, 1)
+        wide = torch.promote_types(trunk_BLD.dtype, torch.float32)
+        tokens = torch.zeros_like(where_BL, dtype=torch.int64)
+        top = torch.ones(where_BL.shape, dtype=wide, device=where_BL.device)
+        weight_VD = network.token_embedding.to(trunk_BLD.dtype)
+        means = trunk_BLD.new_zeros(*where_BL.shape, weight_VD.shape[1]) if mean else None
+        for at in where_BL.flatten().nonzero().squeeze(-1).split(self._at_once(wide)):
+            logits = self.logits(states[at])
+            p = logits.softmax(-1)
+            best, token = p.max(-1)
+            if temperature and uniform_BL is not None:
+                token = draw_categorical(logits, uniform_BL.flatten()[at], temperature)
+            tokens.view(-1)[at], top.view(-1)[at] = token, best
+            if means is not None:
+                means.view(-1, means.shape[-1])[at] = p.to(weight_VD.dtype) @ weight_VD
+        return Prediction(tokens, top, means)
+
+    @torch.no_grad()
+    def mean_embedding(self, trunk_BLD: Tensor) -> Tensor:
+        """D W at every position, (B, L, D)."""
+        weight_VD, states = self.network.token_embedding.to(trunk_BLD.dtype), trunk_BLD.flatten(0, 1)
+        chunks = states.split(self._at_once(torch.promote_types(trunk_BLD.dtype, torch.float32)))
+        means = [self.probabilities(chunk).to(weight_VD.dtype) @ weight_VD for chunk in chunks]
+        return torch.cat(means).unflatten(0, trunk_BLD.shape[:2])
+
+    def token_loss(self, trunk_BLD: Tensor, tokens_BL: Tensor, beta_BL: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """sum_l beta_l CE(D_l, token_l) under autograd, and the cross-entropies (B, L)."""
+        if not self.cap:
+            return cross_entropy(trunk_BLD, self.network.head, tokens_BL, beta_BL, rows)
+        tokens, wide = tokens_BL.flatten(), torch.promote_types(trunk_BLD.dtype, torch.float32)
+        return self.loss(trunk_BLD, lambda index: one_hot(tokens[index], self.network.shape.vocab, wide), beta_BL, rows)
+
+    def loss(self, trunk_BLD: Tensor, target: Target, beta_BL: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The same towards distributions, which are asked for by position, counted through the batch."""
+        head = self.network.head
+        loss, per_row = distribution_head(trunk_BLD.flatten(0, 1), head, target, beta_BL.flatten(), rows, self.cap)
+        return loss, per_row.view_as(beta_BL)
+
+    def _at_once(self, dtype: torch.dtype) -> int:
+        return max(1, BUDGET // (2 * dtype.itemsize * self.network.shape.vocab))
