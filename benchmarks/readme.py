@@ -328,11 +328,38 @@ def programs() -> str:
     return "\n".join(lines)
 
 
+def reproduction() -> str:
+    """Every table and figure of the paper: what it takes at either scale, and our numbers that stand in results/."""
+    from dbtm.service.reproduction.needs import total_hours
+    from dbtm.service.reproduction.registry import ENTRIES
+    from dbtm.service.reproduction.steps.training import Train
+
+    def trains(plan) -> list[str]:  # without the rivals, whose number grows
+        runs = (step for step in plan.order() if isinstance(step, Train) and step.method is None)
+        return [f"`{name}`" for name in dict.fromkeys(step.recipe for step in runs)]
+
+    lines = ["| name | what it shows | small | paper | ours in results/ |", "|---|---|---|---|---|"]
+    for label, entry in ENTRIES.items():
+        small = entry.plan("small")
+        what = [*(f"the packaged `{name}`" for name in small.models()), *(f"trains {name}" for name in trains(small))]
+        paper = "the same"
+        if not entry.exact:
+            plan = entry.plan("paper")
+            data = "".join(f", data {name}" for name in plan.data())
+            judge = f", judge {plan.judge()}" if plan.judge() else ""
+            hours = float(f"{total_hours(plan)[0]:.2g}")
+            paper = f"{', '.join(trains(plan))}{data}{judge}, about {hours:,.0f} GPU hours"
+        found = ", ".join(f"[{name}.json](../results/{name}.json)" for name in entry.sources)
+        lines.append(f"| `{label}` | {entry.caption} | {', '.join(what) or 'exact'} | {paper} | {found} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, programs, speed, toys),
     "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
     "docs/speed.md": (backbones, backbones_compiled, backbones_cpu),
     "docs/maths.md": (programs,),
+    "docs/reproduce.md": (reproduction,),
     "docs/text.md": (text_results, text_studies, text_ablations, text_backbones, text_samples),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }

@@ -10,12 +10,10 @@ import torch
 from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
 from dbtm.config import RunConfig, Shape
 from dbtm.core import rng
-from dbtm.core.errors import UsageError
 from dbtm.core.graphs import WARM_UP
-from dbtm.evals.cost import map_flops
+from dbtm.evals.step_cost import boundary_share, head_rows, settings, step_flops
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM, Config, DistillConfig, LossConfig, Options, QualityConfig, RilConfig
-from dbtm.methods.dbtm.training import SHARED_PASS_LIMIT
+from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, Options, QualityConfig, RilConfig
 from dbtm.train.graph import GraphedBackward
 
 BOUNDARY = 1 / 8  # share of the rows that pay for the boundary
@@ -55,49 +53,6 @@ def kinds(config: RunConfig) -> dict[str, RunConfig]:
         "with ril, k = 4": replace(ours, ril=RilConfig(weight=1.0, depths=(4,))),
     }
     return {name: replace(config, method=method, sample=Options()) for name, method in steps.items()}
-
-
-def settings(config: RunConfig) -> Config:
-    """The settings of DBTM, the only method whose step is measured against plain cross-entropy."""
-    if not isinstance(config.method, Config):
-        raise UsageError(f"the recipe '{config.recipe}' is one of '{config.method_name}': take one of dbtm")
-    return config.method
-
-
-def step_flops(config: RunConfig, batch: int) -> float:
-    """FLOPs of the matrix products of a step, in units that `map_flops` counts: forward 1, tangent 1, backward 2.
-
-    Head and embedding stand apart: the head visits the share `head_rows` of the positions and makes one product more
-    for a tangent; x0 W is made once and its gradient once.
-    """
-    L, V, D = config.task.length, config.task.vocab, config.model.width
-    loss, ril = settings(config).loss, settings(config).ril
-    product = 2 * L * V * D
-    trunk = map_flops(config.model, config.shape) - 2 * product
-    at_state, at_data, rounds = head_rows(config)
-    tangent = bool(loss.transport)
-    riding = tangent and boundary_share(config) <= SHARED_PASS_LIMIT  # few boundary rows share the pass with a tangent
-    passes = 3 + tangent + (3 + riding) * boundary_share(config) + 3 * (sum(ril.depths) if rounds else 0)
-    head = (3 + tangent) * at_state + (3 + riding) * at_data + 3 * rounds
-    return batch * (trunk * passes + product * (head + 2))
-
-
-def boundary_share(config: RunConfig) -> float:
-    loss = settings(config).loss
-    return loss.boundary_fraction if loss.boundary else 0.0
-
-
-def head_rows(config: RunConfig) -> tuple[float, float, float]:
-    """Positions the head visits, over B L, in the mean: at I_t, at the data, and in all rounds of the rollouts.
-
-    A small vocabulary visits all, and so does a recorded step. Else those with a loss: half of them where the context
-    is partial; and round r of k, with a map that is sure of nothing, those that the floor has not committed yet.
-    """
-    method = settings(config)
-    at_data, depths = boundary_share(config), method.ril.depths if method.ril.weight else ()
-    if config.shape.small_vocab or config.train.graph:
-        return 1.0, at_data, float(sum(depths))
-    return 0.5 if method.path.context else 1.0, at_data, sum((k + 1) / 2 for k in depths)
 
 
 def step_bytes(config: RunConfig, batch: int, width: int) -> float:

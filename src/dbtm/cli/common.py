@@ -1,5 +1,6 @@
 """What several commands share: lists of numbers, options that do not go together, progress, tables, a solved Sudoku."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +64,7 @@ def progress_bar() -> "Bars":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = open_console(stderr=True)
+    console = open_console(file=sys.stderr)  # the one of now: a run that is silenced must not silence the bar
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 

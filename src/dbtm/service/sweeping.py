@@ -16,7 +16,7 @@ from dbtm.evals.samples import SampleSet
 from dbtm.evals.settings import check
 from dbtm.evals.sweep.folder import Plan, Planned, SweepFolder, identity
 from dbtm.evals.sweep.outcome import Curves, Rows, curves, matched, matched_entropies, summary
-from dbtm.evals.sweep.studies import STUDIES, cells
+from dbtm.evals.sweep.studies import STUDIES, Cell, cells
 from dbtm.sampling import Sampler
 from dbtm.service.evaluation import Meter
 from dbtm.service.evaluation.generated_text import load_text_model
@@ -34,6 +34,7 @@ class SweepRequest:
     folder: Path
     checkpoint: str | None = None  # None: nothing is drawn, only judged
     studies: tuple[str, ...] = ("frontier",)  # or all
+    cells: tuple[Cell, ...] = ()  # further ones, of no study that has a name
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by option; others take their default values
     judge: str | None = "smollm2"  # None: samples are only drawn
     n: int = 256  # samples for every setting
@@ -100,7 +101,7 @@ def run_sweep(request: SweepRequest, progress: Progress = Progress()) -> SweepRe
 def _planned(sampler: Sampler, request: SweepRequest) -> list[Planned]:
     """The cells of the studies, with everything that their draws depend on."""
     planned = []
-    for cell in cells(sampler, request.studies, request.values):
+    for cell in [*cells(sampler, request.studies, request.values), *request.cells]:
         check(sampler, cell.asked)
         planned.append(Planned(cell.study, cell.row, cell.column, resolve(sampler, cell.asked)))
     return planned

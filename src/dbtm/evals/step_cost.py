@@ -1,0 +1,80 @@
+"""FLOPs of DBTM's training step from the sizes of a run alone: `dbtm bench` and plans need neither data nor a pass.
+
+`training_cost` counts the passes of any method instead, by making them once; for that it needs the run's data.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from dbtm.config import RunConfig
+from dbtm.core.errors import UsageError
+from dbtm.evals.cost import map_flops
+from dbtm.methods.dbtm import Config, DistillConfig, RilConfig
+from dbtm.methods.dbtm.training import SHARED_PASS_LIMIT
+
+
+def settings(config: RunConfig) -> Config:
+    """The settings of DBTM, the only method whose step is measured against plain cross-entropy."""
+    if not isinstance(config.method, Config):
+        raise UsageError(f"the recipe '{config.recipe}' is one of '{config.method_name}': take one of dbtm")
+    return config.method
+
+
+def step_flops(config: RunConfig, batch: int) -> float:
+    """FLOPs of the matrix products of a step, in units that `map_flops` counts: forward 1, tangent 1, backward 2.
+
+    Head and embedding stand apart: the head visits the share `head_rows` of the positions and makes one product more
+    for a tangent; x0 W is made once and its gradient once.
+    """
+    L, V, D = config.task.length, config.task.vocab, config.model.width
+    method = settings(config)
+    loss, ril = method.loss, method.ril
+    product = 2 * L * V * D
+    trunk = map_flops(config.model, config.shape) - 2 * product
+    at_state, at_data, rounds = head_rows(config)
+    tangent = bool(loss.transport)
+    riding = tangent and boundary_share(config) <= SHARED_PASS_LIMIT  # few boundary rows share the pass with a tangent
+    passes = 3 + tangent + (3 + riding) * boundary_share(config) + 3 * (sum(ril.depths) if rounds else 0)
+    head = (3 + tangent) * at_state + (3 + riding) * at_data + 3 * rounds
+    more_passes, more_head = _distillation(method.distill)
+    return batch * (trunk * (passes + more_passes) + product * (head + more_head + 2))
+
+
+def _distillation(distill: DistillConfig) -> tuple[float, float]:
+    """Passes of the trunk and of the head: the teacher's k rounds forward, the student's forward and backward."""
+    if not distill.weight:
+        return 0.0, 0.0
+    k = distill.depth
+    rounds = k if distill.supervise == "uncommitted" else k - 1
+    return distill.fraction * (k + 3 * rounds), distill.fraction * (k + 1) / 2 * (1 + 3 * rounds / k)
+
+
+def boundary_share(config: RunConfig) -> float:
+    loss = settings(config).loss
+    return loss.boundary_fraction if loss.boundary else 0.0
+
+
+def head_rows(config: RunConfig) -> tuple[float, float, float]:
+    """Positions the head visits, over B L, in the mean: at I_t, at the data, and in all rounds of the rollouts.
+
+    A small vocabulary visits all, and so does a recorded step. Else those with a loss: half of them where the context
+    is partial; and round r of k, with a map that is sure of nothing, those that the floor has not committed yet.
+    """
+    method = settings(config)
+    at_data, depths = boundary_share(config), method.ril.depths if method.ril.weight else ()
+    if config.shape.small_vocab or config.train.graph:
+        return 1.0, at_data, float(sum(depths))
+    return 0.5 if method.path.context else 1.0, at_data, sum((k + 1) / 2 for k in depths)
+
+
+def planned_flops(config: RunConfig) -> float:
+    """FLOPs of a whole run: rollouts and self-distillation count from the step on at which they start."""
+    method, steps, batch = settings(config), config.train.steps, config.train.batch
+    starts = {0, steps, *(part.start for part in (method.ril, method.distill) if part.weight)}
+    total = 0.0
+    for begin, end in pairwise(sorted(step for step in starts if 0 <= step <= steps)):
+        ril = method.ril if method.ril.start <= begin else RilConfig()
+        distill = method.distill if method.distill.start <= begin else DistillConfig()
+        now = replace(config, method=replace(method, ril=ril, distill=distill))
+        total += (end - begin) * step_flops(now, batch)
+    return total

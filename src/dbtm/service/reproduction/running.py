@@ -1,0 +1,210 @@
+"""Doing what a table or figure needs, from where it was left, and writing what came out."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dbtm.core.atomic import write_bytes
+from dbtm.core.device import pick_device
+from dbtm.core.errors import UsageError
+from dbtm.evals.provenance import made
+from dbtm.service.progress import Cancelled, Progress
+from dbtm.service.reproduction.entry import Entry, Found, Plan
+from dbtm.service.reproduction.needs import missing
+from dbtm.service.reproduction.registry import find
+from dbtm.service.reproduction.results import papers_table
+from dbtm.service.reproduction.steps.base import Resources, Step, Workspace
+from dbtm.service.reproduction.table import Comparison, Table, markdown, shown
+from dbtm.viz.frontier import save_figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproductionRequest:
+    """A table or figure at a scale."""
+
+    name: str
+    scale: str = "small"
+    """small, paper, or trial: everything is done and nothing learned, for tests."""
+    out: Path = Path("reproduce")
+    resources: Resources = field(default_factory=Resources)
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came out."""
+
+    entry: Entry
+    plan: Plan
+    comparison: Comparison
+    files: tuple[Path, ...]
+
+
+class Overall(Progress):
+    """A listener's view of one step among several: its stages are told with the step's number and the time left."""
+
+    def __init__(self, progress: Progress, steps: list[Step]):
+        self.progress, self.steps = progress, steps
+        self.done, self.started, self.spent = 0.0, time.monotonic(), 0.0
+        self.number = 0
+
+    def begin(self, number: int) -> None:
+        self.number = number
+
+    def finish(self, step: Step, worked: bool) -> None:
+        self.done += step.seconds
+        if worked:
+            self.spent += step.seconds
+
+    def left(self) -> str:
+        """The time that is left, by what the steps so far took against what they were thought to take."""
+        rest = sum(step.seconds for step in self.steps) - self.done
+        took = time.monotonic() - self.started
+        pace = took / self.spent if self.spent else 1.0
+        minutes = rest * pace / 60
+        return f"about {minutes:.0f} min left" if minutes >= 1.5 else "about a minute left"
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        self.progress.stage(f"[{self.number}/{len(self.steps)}, {self.left()}] {name}", total)
+
+    def advance(self, done: int, total: int | None = None) -> None:
+        self.progress.advance(done, total)
+
+    def note(self, text: str) -> None:
+        self.progress.note(text)
+
+    def cancelled(self) -> bool:
+        return self.progress.cancelled()
+
+
+def reproduce(request: ReproductionRequest, progress: Progress = Progress()) -> Reproduction:
+    """Do the steps that are not done yet, compare with the paper's numbers, and write tables and figures."""
+    entry = find(request.name)
+    plan = entry.plan(request.scale)
+    lacking = missing(plan, request.resources)
+    if lacking:
+        raise UsageError(f"{entry.label} at scale {request.scale} cannot be run here: {'; '.join(lacking)}")
+    space = Workspace(request.out, request.resources)
+    _make(request.out)
+    _run(plan, space, progress)
+    found = {name: _result(space, step) for name, step in plan.steps.items()}
+    comparison = compare(entry, plan, request.scale, found)
+    files = tuple(_write(comparison, plan, found, space, request))
+    return Reproduction(entry, plan, comparison, files)
+
+
+def _run(plan: Plan, space: Workspace, progress: Progress) -> None:
+    steps = plan.order()
+    overall = Overall(progress, steps)
+    for number, step in enumerate(steps, 1):
+        worked = space.result(step) is None
+        if worked:
+            if progress.cancelled():
+                raise Cancelled
+            overall.begin(number)
+            folder = space.folder(step)
+            _make(folder)
+            _describe(step, space)
+            space.finish(step, step.run(space, overall))
+        overall.finish(step, worked)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be a folder for what is reproduced: {error.strerror}") from None
+
+
+def _describe(step: Step, space: Workspace) -> None:
+    """What the folder of a step is about, for people."""
+    text = json.dumps(step.identity(space.resources), indent=1, default=str) + "\n"
+    write_bytes(space.folder(step) / "step.json", text.encode())
+
+
+def _result(space: Workspace, step: Step) -> dict[str, Any]:
+    found = space.result(step)
+    assert found is not None
+    return found
+
+
+def compare(entry: Entry, plan: Plan, scale: str, found: Found) -> Comparison:
+    """Ours beside the paper's, and beside what stands in results/."""
+    whose = f"{scale} ({plan.tag})" if plan.tag else scale
+    return Comparison(
+        entry.label,
+        "exact" if entry.exact and not plan.differs else whose,
+        plan.table(found),
+        papers_table(entry.label),
+        plan.differs,
+        standing(entry),
+        tuple(f"results/{name}.json" for name in entry.sources),
+        plan.notes,
+        {} if plan.texts is None else plan.texts(found),
+    )
+
+
+def standing(entry: Entry) -> Table | None:
+    """Our numbers in results/."""
+    return None if entry.standing is None else entry.standing()
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def stem(label: str, scale: str) -> str:
+    """The name of an entry's files."""
+    return f"{label.replace(':', '-')}-{scale}"
+
+
+def _write(
+    comparison: Comparison, plan: Plan, found: Found, space: Workspace, request: ReproductionRequest
+) -> Iterator[Path]:
+    """NAME-SCALE.json and .md, and the drawings of a figure."""
+    name = stem(comparison.label, request.scale)
+    drawings = list(_drawings(plan, found, space, name))
+    device = made(pick_device(request.resources.device))
+    document = {**comparison.document(), "figures": [path.name for path in drawings], "made": device}
+    path = request.out / f"{name}.json"
+    write_bytes(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+    yield path
+    text = request.out / f"{name}.md"
+    write_bytes(text, as_markdown(comparison, find(comparison.label).caption, drawings).encode())
+    yield text
+    yield from drawings
+
+
+def _drawings(plan: Plan, found: Found, space: Workspace, name: str) -> Iterator[Path]:
+    for step in plan.files:
+        for file in found[step]["files"]:
+            source = space.folder(plan.steps[step]) / file
+            target = space.out / f"{name}{source.suffix}"
+            if plan.draw is not None:
+                target = space.out / f"{name}-{source.stem}{source.suffix}"
+            write_bytes(target, source.read_bytes())
+            yield target
+    if plan.draw is not None:
+        yield from save_figure(plan.draw(found), space.out / name)
+
+
+def as_markdown(comparison: Comparison, caption: str, drawings: list[Path]) -> str:
+    lines = [f"# {comparison.label}", "", f"{caption}.", ""]
+    if comparison.differs:
+        lines += [f"**Scale {comparison.scale}.** {comparison.differs}", ""]
+    unit = comparison.paper.unit or comparison.ours.unit
+    rows = [[row, whose, *map(shown, values)] for row, whose, values in comparison.lines()]
+    lines += [markdown([unit, "", *comparison.columns()], rows), ""]
+    lines += [f"- {note}" for note in comparison.notes]
+    if comparison.sources and comparison.standing:
+        lines.append(f"- ours in results/: {', '.join(comparison.sources)}")
+    for title, text in comparison.texts.items():
+        lines += ["", f"**{title}**", "", "```", text.replace("```", "'''"), "```"]
+    lines += [f"\n![{path.stem}]({path.name})" for path in drawings if path.suffix == ".png"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def finished(entry: Entry, scale: str, out: Path) -> bool:
+    """Whether the files of an entry are there."""
+    return (out / f"{stem(entry.label, scale)}.json").is_file()

@@ -1,0 +1,46 @@
+"""Where every table and figure stands: done here, possible now, or what it waits for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbtm.service.reproduction.entry import SCALES, Entry
+from dbtm.service.reproduction.needs import lacking_data, lacking_judge, lacks_gpu, total_hours
+from dbtm.service.reproduction.registry import ENTRIES
+from dbtm.service.reproduction.running import finished, standing
+from dbtm.service.reproduction.steps.base import Resources
+
+
+@dataclass(frozen=True)
+class State:
+    """An entry at both scales, and what stands in results/."""
+
+    entry: Entry
+    by_scale: dict[str, str]
+    results: str
+    """Files of results/ with our numbers; empty where there are none."""
+
+
+def state_of(entry: Entry, out: Path, resources: Resources) -> State:
+    by_scale = {scale: _at(entry, scale, out, resources) for scale in SCALES}
+    table = standing(entry)
+    files = ", ".join(f"results/{name}.json" for name in entry.sources)
+    return State(entry, by_scale, f"{files} ({table.count()} values)" if table is not None else "")
+
+
+def _at(entry: Entry, scale: str, out: Path, resources: Resources) -> str:
+    if finished(entry, scale, out):
+        return "done here"
+    if scale == "paper" and entry.exact:
+        return "the same as small"
+    plan = entry.plan(scale)
+    waits = [f"needs data {name}" for name in lacking_data(plan, resources)]
+    if judge := lacking_judge(plan, resources):
+        waits.append(f"needs the judge {judge}")
+    if lacks_gpu(plan, resources):
+        waits.append(f"needs a GPU for about {total_hours(plan)[0]:,.0f} hours")
+    return "; ".join(waits) or "possible now"
+
+
+def states(out: Path, resources: Resources = Resources()) -> list[State]:
+    """All entries in the paper's order."""
+    return [state_of(entry, out, resources) for entry in ENTRIES.values()]

@@ -1,0 +1,1 @@
+"""The kinds of work that tables and figures are made of."""

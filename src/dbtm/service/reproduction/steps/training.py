@@ -1,0 +1,189 @@
+"""Training a model, and the made-up text that small ones are trained on."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, redirect_stderr
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.config import RunConfig
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
+from dbtm.service.progress import Cancelled, Progress
+from dbtm.service.reproduction.steps.base import Resources, Step, Workspace
+from dbtm.tasks.folder import MANIFEST
+
+TICKS = 20  # times that a run tells how far it is, and asks whether to go on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus(Step):
+    """English of our own making: the questions of synthetic word problems. A user's own prepared text replaces it."""
+
+    documents: int = 6_000
+    vocab: int = 512
+    length: int = 32
+
+    def identity(self, resources: Resources) -> dict[str, Any]:
+        if "text" in resources.data:
+            return {"step": "text of the user", "sha256": _manifest(resources.data["text"])}
+        return super().identity(resources)
+
+    def title(self, resources: Resources) -> str:
+        return "text"
+
+    def about(self) -> str:
+        return f"preparing text: {self.documents:,} made-up word problems, V = {self.vocab}, L = {self.length}"
+
+    def run(self, space: Workspace, progress: Progress) -> dict[str, Any]:
+        if "text" in space.resources.data:
+            return {"data": str(space.resources.data["text"].resolve()), "whose": "yours"}
+        from dbtm.tasks.gsm8k.synthetic import problem
+        from dbtm.tasks.text import tokenizer as tokenizers
+        from dbtm.tasks.text.prepare import Layout, assigned, prepare
+        from dbtm.tasks.text.sources import Piece
+
+        def documents() -> Iterator[Piece]:
+            return (Piece(problem(key).question, True) for key in range(self.documents))
+
+        out, layout = space.folder(self) / "data", Layout(self.length, validation=0.05)
+        texts = (item.text for item in assigned([(None, documents())], layout) if item.split == "train")
+        words = tokenizers.train(texts, self.vocab)
+        prepare([(None, documents())], words, out, layout, about={"source": ["synthetic word problems, questions"]})
+        return {"data": str(out.resolve()), "whose": "made up"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problems(Step):
+    """Synthetic word problems with their programs, prepared for the recipe `gsm-small`."""
+
+    examples: int = 2_000
+    vocab: int = 512
+    length: int = 96
+
+    def title(self, resources: Resources) -> str:
+        return "problems"
+
+    def about(self) -> str:
+        return f"preparing {self.examples:,} made-up word problems with programs, V = {self.vocab}, L = {self.length}"
+
+    def run(self, space: Workspace, progress: Progress) -> dict[str, Any]:
+        from dbtm.tasks.gsm8k import prepared
+        from dbtm.tasks.gsm8k.layout import train_tokenizer
+        from dbtm.tasks.gsm8k.synthetic import problem
+
+        made = [problem(key) for key in range(self.examples)]
+        words = train_tokenizer((f"{each.question}\n{each.code}" for each in made), self.vocab)
+        out, source = space.folder(self) / "data", prepared.Source({"synthetic": self.examples}, iter(made))
+        prepared.write(out, words, self.length, [source])
+        return {"data": str(out.resolve())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Step):
+    """A run of the trainer, which resumes by itself."""
+
+    recipe: str
+    changes: tuple[str, ...] = ()
+    method: str | None = None
+    init: "Train | None" = None
+    """A run whose averaged weights it starts from."""
+    data: "Corpus | Problems | str | None" = None
+    """Made by a step, or a user's data by name."""
+    evaluations: int = 1
+    """Quick evaluations on the way, the last at the end."""
+    small: bool = True
+    """A short run says nothing itself; a long one tells its losses as `dbtm train` does."""
+
+    def identity(self, resources: Resources) -> dict[str, Any]:
+        values = super().identity(resources)
+        if isinstance(self.data, str) and self.data in resources.data:
+            values["data"] = [self.data, _manifest(resources.data[self.data])]
+        return values
+
+    def title(self, resources: Resources) -> str:
+        return f"train-{self.recipe}" + (f"-{self.method}" if self.method else "")
+
+    def about(self) -> str:
+        return f"training {self.recipe}" + (f" by {self.method}" if self.method else "")
+
+    def configuration(self, space: Workspace | None = None) -> RunConfig:
+        """What is trained; without a workspace the recipe and its changes alone."""
+        from dbtm.service.training import TrainRequest, configuration
+
+        if space is None:
+            return configuration(TrainRequest(self.recipe, self.method, self.changes))
+        init = None if self.init is None else self.init.run_folder(space)
+        request = TrainRequest(self.recipe, self.method, self.changes, self.run_folder(space), resume=True, init=init)
+        return configuration(replace(request, data=self._data(space)))
+
+    def run_folder(self, space: Workspace) -> Path:
+        return space.folder(self) / "run"
+
+    def _data(self, space: Workspace) -> Path | None:
+        if isinstance(self.data, str):
+            return space.resources.find(self.data)
+        found = None if self.data is None else space.result(self.data)
+        return None if found is None else Path(found["data"])
+
+    def run(self, space: Workspace, progress: Progress) -> dict[str, Any]:
+        config = self.configuration(space)
+        steps, device = config.train.steps, space.resources.device
+        ticks = max(1, steps // TICKS)
+        config = replace(config, train=replace(config.train, device=device, evaluate_every=ticks))
+        out = self.run_folder(space)
+        with ExitStack() as stack:
+            if self.small:
+                stack.enter_context(redirect_stderr(StringIO()))
+            last = self._fit(config, out, ticks, progress)
+        if checkpoint.read_state(last)["step"] < steps:
+            raise Cancelled  # a signal asked the loop to end; it has saved
+        return {"run": "run", "steps": steps, "batch": config.train.batch, "curve": list(_curve(out))}
+
+    def _fit(self, config: RunConfig, out: Path, ticks: int, progress: Progress) -> Path:
+        from dbtm.evals import quick
+        from dbtm.train import loop
+
+        steps, newest = config.train.steps, checkpoint.latest(out)
+        done = 0 if newest is None else checkpoint.read_state(newest)["step"]
+        wanted = {round(steps * i / self.evaluations) // ticks for i in range(1, self.evaluations + 1)}
+        progress.stage(self.about(), steps)
+        progress.advance(done)
+
+        def evaluate(sampler: Any, seed: int) -> dict[str, float]:
+            nonlocal done
+            done = min(steps, (done // ticks + 1) * ticks)
+            progress.advance(done)
+            if progress.cancelled():
+                raise Cancelled
+            return quick.evaluate(sampler, seed) if done // ticks in wanted or done == steps else {}
+
+        return loop.fit(config, out, resume=True, evaluate=evaluate)
+
+
+def _curve(out: Path) -> Iterator[dict[str, float]]:
+    """The quick evaluations of a run."""
+    for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        values = {name.removeprefix("eval/"): value for name, value in record.items() if name.startswith("eval/")}
+        if values:
+            yield {"step": record["step"], **values}
+
+
+def _manifest(path: Path) -> str:
+    """What tells one prepared set from another."""
+    manifest = path / MANIFEST if path.is_dir() else path
+    if not manifest.is_file():
+        raise UsageError(f"{path} is not prepared data: make it with `dbtm data`")
+    return sha256(manifest)
+
+
+def checkpoint_of(space: Workspace, model: "Train | str", at: int | None = None) -> str:
+    """The checkpoint to sample from: of the package by its name, or of a run, the last or the one at a step."""
+    if isinstance(model, str):
+        return model
+    run = model.run_folder(space)
+    return str(run if at is None else run / f"step-{at:08d}")
