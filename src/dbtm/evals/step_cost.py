@@ -46,7 +46,7 @@ def _distillation(distill: DistillConfig) -> tuple[float, float]:
         return 0.0, 0.0
     k = distill.depth
     rounds = k if distill.supervise == "uncommitted" else k - 1
-    return distill.fraction * (k + 3 * rounds), distill.fraction * (k + 1) / 2 * (1 + 3 * rounds / k)
+    return k + 3 * rounds, (k + 1) / 2 * (1 + 3 * rounds / k)
 
 
 def boundary_share(config: RunConfig) -> float:

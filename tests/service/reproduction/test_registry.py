@@ -14,36 +14,14 @@ from dbtm.service.reproduction.steps.training import Train
 
 # Transcribed from the paper's source: all of its \label{tab:...} and \label{fig:...}, in their order.
 LABELS = [
-    "fig:discrete-btm",
-    "fig:flow-dynamics",
-    "fig:generative-frontier-lm1b",
-    "tab:language-results",
-    "tab:reasoning-results",
-    "tab:flowmap-vs-dbtm",
-    "fig:basins",
-    "fig:empirical",
-    "tab:optimal-anchor",
-    "tab:ril-setup",
-    "fig:sudoku-solve-acc",
-    "fig:onpolicy-gate-lm1b",
-    "tab:commit-vs-noncommit",
-    "tab:language-results-nfe",
-    "tab:gsm8k-nfe-ril",
-    "tab:autonomous-field-horizon",
-    "tab:ablation-lm1b",
-    "tab:sudoku-threshold-sweep",
-    "tab:anchor-ablation",
-    "tab:decode-frontier-lm1b",
-    "tab:decode-frontier-owt",
-    "tab:hyperparameters",
-    "fig:samples_refinement_lm1b",
-    "fig:samples_owt_16",
-    "fig:samples_owt_32",
-    "fig:samples_owt_256",
-    "fig:refine_sample_gsm8k_1",
-    "fig:refine_sample_gsm8k_2",
-    "fig:sudoku-example",
-]
+    "fig:discrete-btm", "fig:flow-dynamics", "fig:generative-frontier-lm1b", "tab:language-results",
+    "tab:reasoning-results", "tab:flowmap-vs-dbtm", "fig:basins", "fig:empirical", "tab:optimal-anchor",
+    "tab:ril-setup", "fig:sudoku-solve-acc", "fig:onpolicy-gate-lm1b", "tab:commit-vs-noncommit",
+    "tab:language-results-nfe", "tab:gsm8k-nfe-ril", "tab:autonomous-field-horizon", "tab:ablation-lm1b",
+    "tab:sudoku-threshold-sweep", "tab:anchor-ablation", "tab:decode-frontier-lm1b", "tab:decode-frontier-owt",
+    "tab:hyperparameters", "fig:samples_refinement_lm1b", "fig:samples_owt_16", "fig:samples_owt_32",
+    "fig:samples_owt_256", "fig:refine_sample_gsm8k_1", "fig:refine_sample_gsm8k_2", "fig:sudoku-example",
+]  # fmt: skip
 
 
 def test_every_label_of_the_paper_has_an_entry():
