@@ -3,13 +3,16 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dbtm.cli.common import progress_bar
 from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 app = typer.Typer(help="Make data files.", no_args_is_help=True)
 
@@ -22,15 +25,23 @@ def _group() -> None:
 @app.command()
 def sudoku(
     out: Annotated[Path, typer.Option(help="CSV file to write: puzzle,solution as digits, 0 for empty.")],
-    clues: Annotated[str, typer.Option(help="Clues of every puzzle: a count, or a range such as 22-36.")] = "30",
+    clues: Annotated[
+        str | None, typer.Option(help="Clues of every puzzle: a count, or a range such as 22-36 (default: 30).")
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(help="Hard, minimal puzzles instead: guesses that a solver with logic needs, such as 20-100."),
+    ] = None,
     n: Annotated[int, typer.Option("--n", help="Number of puzzles.")] = 1000,
     seed: Annotated[int, typer.Option(help="Puzzle i is a function of the seed and i alone.")] = 1,
     box: Annotated[int, typer.Option(help="Box size: 3 for 9 x 9 grids, 2 for 4 x 4.")] = 3,
     workers: Annotated[int, typer.Option(help="Threads; they do not change the result. 0: one a core.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
 ) -> None:
-    """Make Sudoku puzzles that have exactly one solution and exactly so many clues."""
-    fewest, most = _clue_range(clues)
+    """Make Sudoku puzzles that have exactly one solution: with exactly so many clues, or as hard as asked for."""
+    if clues and effort:
+        raise UsageError("--effort makes minimal puzzles, whose clues cannot be chosen: leave --clues out")
+    fewest, most = _range(effort or clues or "30", "--effort" if effort else "--clues")
     if n < 1:
         raise UsageError(f"--n {n} makes no puzzles: ask for at least 1")
     if workers < 0:
@@ -38,28 +49,61 @@ def sudoku(
     _check_out(out, force)
 
     from dbtm.tasks.sudoku import csvfile
-    from dbtm.tasks.sudoku.generate import clue_range, generate
+    from dbtm.tasks.sudoku.clues import check_effort, clue_range
 
-    clue_range((fewest, most), box)
+    if effort:
+        check_effort((fewest, most), box)
+    else:
+        clue_range((fewest, most), box)
+    from dbtm.tasks.sudoku.generate import generate
+    from dbtm.tasks.sudoku.hard import generate_hard
+
     with progress_bar() as progress:
         task = progress.add_task("compiling", total=n)
 
         def show(made: int) -> None:
             progress.update(task, description="generating", completed=made)
 
-        puzzles_BC, solutions_BC = generate((fewest, most), n, seed, 0, box, workers or os.cpu_count() or 1, show)
+        threads = workers or os.cpu_count() or 1
+        if effort:
+            puzzles_BC, solutions_BC = generate_hard((fewest, most), n, seed, workers=threads, progress=show)
+        else:
+            puzzles_BC, solutions_BC = generate((fewest, most), n, seed, 0, box, threads, show)
     try:
         csvfile.write(out, puzzles_BC, solutions_BC)
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    say(f"{n} puzzles with {clues} clues, seed {seed}: {out}")
+    what = f"that take {effort} guesses" if effort else f"with {clues or 30} clues"
+    say(f"{n:,} puzzles {what}, seed {seed}: {out}")
+    if effort:
+        say(_distribution(puzzles_BC))
 
 
-def _clue_range(text: str) -> tuple[int, int]:
+def _distribution(puzzles_BC: "np.ndarray") -> str:
+    """How hard puzzles are, as quantiles of guesses without and with logic, and how many clues they have."""
+    import numpy as np
+
+    from dbtm.tasks.sudoku.effort import efforts
+
+    rows = {
+        "guesses with logic": efforts(puzzles_BC, logic=True),
+        "guesses with singles alone": efforts(puzzles_BC),
+        "clues": np.count_nonzero(puzzles_BC, axis=1),
+    }
+    shares = (5, 25, 50, 75, 95)
+    lines = [f"{'':28}" + "".join(f"{share:>6} %" for share in shares)]
+    lines += [
+        f"{name:28}" + "".join(f"{value:8.0f}" for value in np.percentile(values, shares))
+        for name, values in rows.items()
+    ]
+    return "\n".join(lines)
+
+
+def _range(text: str, option: str) -> tuple[int, int]:
     """`30` as (30, 30) and `22-36` as (22, 36)."""
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip(), re.ASCII)
     if match is None:
-        raise UsageError(f"--clues {text!r} is neither a count such as 30 nor a range such as 22-36")
+        raise UsageError(f"{option} {text!r} is neither a count such as 30 nor a range such as 22-36")
     return int(match[1]), int(match[2] or match[1])
 
 

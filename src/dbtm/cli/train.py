@@ -42,6 +42,12 @@ def train(
             "or .txt."
         ),
     ] = None,
+    puzzles: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Sudoku recipes: train on the puzzles of this CSV file instead of generated ones; repeatable."
+        ),
+    ] = None,
     vocab: Annotated[
         int | None, typer.Option(help="Recipe 'own': size of the vocabulary (default: the file's).")
     ] = None,
@@ -71,6 +77,7 @@ def train(
         resume=resume == "auto",
         init=init,
         data=data,
+        puzzles=tuple(puzzles or ()),
         vocab=vocab,
         length=length,
         size=size,

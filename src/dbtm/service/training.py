@@ -38,6 +38,8 @@ class TrainRequest:
     """A checkpoint or run whose averaged weights a new run starts from."""
     data: Path | None = None
     """Prepared text or problems; for the recipe 'own', a file of rows."""
+    puzzles: tuple[Path, ...] = ()
+    """Sudoku: files of puzzles to train on instead of generated ones."""
     vocab: int | None = None
     """Recipe 'own': None: as many as the file has."""
     length: int | None = None
@@ -85,6 +87,7 @@ def configuration(request: TrainRequest) -> RunConfig:
     if newest is not None:
         config = _saved(newest, config)
     changes = _own(request, newest is not None) if request.recipe == "own" else _on_data(request, config)
+    changes += _on_puzzles(request, config)
     if request.init is not None and newest is None:
         changes.append(f"train.init={json.dumps(str(find(request.init)))}")
     return override(config, [*changes, *request.changes])
@@ -137,6 +140,16 @@ def _on_data(request: TrainRequest, config: RunConfig) -> list[str]:
             f"{config.task.vocab} and {config.task.length}: prepare its data with `dbtm data {maker}`"
         )
     return [f"task.{name}={json.dumps(value)}" for name, value in settings.items()]
+
+
+def _on_puzzles(request: TrainRequest, config: RunConfig) -> list[str]:
+    """The settings that put a Sudoku recipe on others' puzzles."""
+    if not request.puzzles:
+        return []
+    if config.task.name != "sudoku":
+        raise UsageError(f"puzzles belong to Sudoku recipes, not to '{request.recipe}': leave them out")
+    names = [str(path) for path in request.puzzles]
+    return ["task.clues=[]", "task.efforts=[]", f"task.puzzle_files={json.dumps(names)}"]
 
 
 def _saved(folder: Path, wanted: RunConfig) -> RunConfig:

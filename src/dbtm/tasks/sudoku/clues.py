@@ -1,9 +1,15 @@
-"""How many clues can be asked for. A module of its own, so that reading a configuration does not bring in numba."""
+"""How many clues, and how much effort, can be asked for.
+
+A module of its own, so that reading a configuration does not bring in numba.
+"""
 
 from dbtm.core.errors import UsageError
 
 CLUE_LIMITS = {2: (4, 16), 3: (20, 81)}
 """Fewest and most clues for each box size. 4 x 4 puzzles need 4; below 20, digging a 9 x 9 grid takes for ever."""
+
+MOST_EFFORT = 1000
+"""Guesses; beyond this a climb takes minutes."""
 
 Clues = int | tuple[int, int]
 
@@ -19,3 +25,12 @@ def clue_range(clues: Clues, box: int) -> tuple[int, int]:
         how = f"ask for {lowest} to {highest}" + (", fewest first" if fewest > most else "")
         raise UsageError(f"cannot make puzzles with {asked} clues at box size {box}: {how}")
     return fewest, most
+
+
+def check_effort(effort: tuple[int, int], box: int) -> None:
+    """Refuse a range of efforts that no climb reaches."""
+    low, high = effort
+    if box != 3:
+        raise UsageError(f"hard puzzles are 9 x 9 grids: box size {box} has none")
+    if not 1 <= low <= high <= MOST_EFFORT:
+        raise UsageError(f"efforts of {low}-{high} guesses cannot be made: ask for 1 to {MOST_EFFORT}, fewest first")

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dbtm.core import atomic
 from dbtm.core.errors import UsageError
+from dbtm.tasks.sudoku.propagation import tables
 from dbtm.tasks.sudoku.puzzle import clash, violation
-from dbtm.tasks.sudoku.solver import solve_many, tables
+from dbtm.tasks.sudoku.solver import solve_many
 
 Grids = NDArray[np.uint8]
 

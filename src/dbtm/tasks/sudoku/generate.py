@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from dbtm.core.errors import UsageError
 from dbtm.tasks.sudoku.clues import Clues, clue_range
+from dbtm.tasks.sudoku.propagation import copy, is_single, tables, workspace
 from dbtm.tasks.sudoku.rng import below, fold, shuffle
-from dbtm.tasks.sudoku.solver import copy, is_single, search, tables, workspace, write_digits
+from dbtm.tasks.sudoku.solver import search, write_digits
 
 DIGS_A_GRID = 24
 """Digs of one full grid, each from what the last one left, before a new grid is drawn (measured: best for 22 clues)."""
@@ -33,9 +34,10 @@ Grids = NDArray[np.uint8]
 
 
 @numba.njit(nogil=True)
-def _random_grid(box, grid, work, found_C, solution_C):
+def random_grid(grid, work, found_C, solution_C):
     """A full grid: random digits in the boxes on the diagonal, which do not constrain each other, then a search."""
-    digits = box * box
+    digits = grid.units_UN.shape[1]
+    box = int(np.sqrt(digits))
     bits_N = 1 << np.arange(digits)
     solutions = 0
     while not solutions:  # for box size 2 some diagonals have no completion
@@ -100,7 +102,7 @@ def _flip(cell, bit, used_U, grid):
 
 
 @numba.njit(nogil=True)
-def _dig(puzzle_C, left, clues, order_C, used_U, grid, work, found_C):
+def dig(puzzle_C, left, clues, order_C, used_U, grid, work, found_C):
     """Empty cells in the given order while the solution stays unique; how many clues are left.
 
     One pass is enough: a clue that is needed now is needed when there are fewer.
@@ -125,7 +127,7 @@ def _dig(puzzle_C, left, clues, order_C, used_U, grid, work, found_C):
 
 
 @numba.njit(nogil=True)
-def _restore(puzzle_C, solution_C, count, order_C, used_U, grid):
+def restore(puzzle_C, solution_C, count, order_C, used_U, grid):
     """Put `count` clues back: the first empty cells in the given order."""
     for cell in order_C:
         if count == 0:
@@ -147,17 +149,17 @@ def _generate_one(key, fewest, most, box, grid, puzzle_C, solution_C):
     clues = fewest + below(work.random_1, most - fewest + 1)
     restored = 2 * box  # measured: with fewer, digs stay stuck; with more, they repeat work
     while True:
-        _random_grid(box, grid, work, found_C, solution_C)
+        random_grid(grid, work, found_C, solution_C)
         copy(solution_C, puzzle_C)
         used_U[:] = (1 << (box * box)) - 1
         left = cells
         for _ in range(DIGS_A_GRID):
             shuffle(order_C, work.random_1)
-            left = _dig(puzzle_C, left, clues, order_C, used_U, grid, work, found_C)
+            left = dig(puzzle_C, left, clues, order_C, used_U, grid, work, found_C)
             if left == clues:
                 return
             shuffle(order_C, work.random_1)
-            _restore(puzzle_C, solution_C, restored, order_C, used_U, grid)
+            restore(puzzle_C, solution_C, restored, order_C, used_U, grid)
             left += restored
 
 
@@ -179,22 +181,24 @@ def indexed(clues: Clues, n: int, seed: int, first: int = 0, box: int = 3) -> tu
     return puzzles_BC, solutions_BC
 
 
-def _chunks(clues: Clues, n: int, seed: int, first: int, box: int, workers: int) -> Iterator[tuple[Grids, Grids]]:
-    """The indices first to first + n in order, in chunks that the workers make side by side.
+def in_chunks(
+    make: Callable[[int, int], tuple[Grids, Grids]], first: int, n: int, workers: int, size: int = _CHUNK
+) -> Iterator[tuple[Grids, Grids]]:
+    """`make(index, count)` for the indices first to first + n in order, in chunks that the workers make side by side.
 
     Threads are enough, since compiled code runs without the interpreter's lock; chunks come back in order, so the
     number of workers cannot be seen in the result.
     """
-    starts = range(first, first + n, _CHUNK)
+    starts = range(first, first + n, size)
 
-    def make(begin: int) -> tuple[Grids, Grids]:
-        return indexed(clues, min(_CHUNK, first + n - begin), seed, begin, box)
+    def make_from(begin: int) -> tuple[Grids, Grids]:
+        return make(begin, min(size, first + n - begin))
 
     if workers == 1:
-        yield from map(make, starts)
+        yield from map(make_from, starts)
         return
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(make, starts)
+        yield from pool.map(make_from, starts)
 
 
 def generate(
@@ -218,7 +222,8 @@ def generate(
     walked = n
     while len(puzzles) < n:
         before = len(puzzles)
-        for puzzles_BC, solutions_BC in _chunks(clues, walked, seed, first, box, workers):
+        make = lambda begin, count: indexed(clues, count, seed, begin, box)  # noqa: E731
+        for puzzles_BC, solutions_BC in in_chunks(make, first, walked, workers):
             for puzzle_C, solution_C in zip(puzzles_BC, solutions_BC):
                 key = (puzzle_C if box == 2 else solution_C).tobytes()
                 if key not in seen and len(puzzles) < n:

@@ -1,17 +1,20 @@
 """Sudoku as a task: given the puzzle half, generate the solution half."""
 
+import hashlib
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from dbtm.core import rng
+from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
-from dbtm.tasks.sudoku.clues import clue_range
+from dbtm.tasks.sudoku.clues import check_effort, clue_range
 from dbtm.tasks.sudoku.layout import Layout
 
 MOST_SEED = 10_000
@@ -21,17 +24,21 @@ EVALUATION_SEED = 100 * MOST_SEED  # beyond the seeds of all pools (`pools`)
 @register
 @dataclass(frozen=True)
 class Sudoku(Task):
-    """A pool of puzzles from our generator, drawn with replacement, under random symmetries."""
+    """Pools of puzzles, made by our generators or from files, drawn with replacement under random symmetries."""
 
     name = "sudoku"
-    evaluation_settings = ("evaluate_clues", "evaluate_also", "evaluate_n")
+    evaluation_settings = ("evaluate_clues", "evaluate_also", "evaluate_file", "evaluate_n")
 
     box: int = 3
     """Size of a box: 3 for 9 x 9 grids, 2 for 4 x 4."""
     clues: tuple[tuple[int, int], ...] = ((30, 30), (35, 35), (40, 40))
-    """Ranges of clue counts, mixed in equal parts."""
+    """Ranges of clue counts, each a pool of generated puzzles. All pools are mixed in equal parts."""
+    efforts: tuple[tuple[int, int], ...] = ()
+    """Ranges of a solver's guesses, each a pool of generated hard puzzles (9 x 9 only)."""
+    puzzle_files: tuple[str, ...] = ()
+    """CSV files of others' puzzles (puzzle or puzzle,solution), each a pool."""
     pool: int = 48_000
-    """Training puzzles of each range."""
+    """Generated puzzles of each pool."""
     seed: int = 1
     """Seed of the puzzles."""
     augment: bool = True
@@ -40,6 +47,8 @@ class Sudoku(Task):
     """Clues of the puzzles of the quick evaluation."""
     evaluate_also: tuple[int, ...] = ()
     """Other counts of clues that it also measures, each by itself; the best checkpoint does not depend on them."""
+    evaluate_file: str = ""
+    """A CSV file whose first puzzles the quick evaluation solves instead; empty: generated ones."""
     evaluate_n: int = 256
     """Puzzles of the quick evaluation."""
 
@@ -48,8 +57,13 @@ class Sudoku(Task):
             clue_range(clues, self.box)
         for count in self.evaluate_also:
             clue_range(count, self.box)
-        if self.pool < 1 or not self.clues:
-            raise UsageError("task.pool must be at least 1 and task.clues must name at least one range, [[30,30]]")
+        for effort in self.efforts:
+            check_effort(effort, self.box)
+        if self.pool < 1 or not (self.clues or self.efforts or self.puzzle_files):
+            raise UsageError(
+                "task.pool must be at least 1, and one of task.clues, task.efforts and task.puzzle_files must name "
+                "puzzles: task.clues=[[30,30]]"
+            )
         if not 0 <= self.seed < MOST_SEED:
             raise UsageError(f"task.seed={self.seed} must be from 0 to {MOST_SEED - 1}: larger ones are for evaluation")
 
@@ -73,20 +87,56 @@ class Sudoku(Task):
         return [(clues, self.seed * 100 + i) for i, clues in enumerate(self.clues)]
 
     @cached_property
-    def puzzles(self) -> tuple[np.ndarray, np.ndarray]:
-        """The training pool: (puzzles, solutions), generated on all cores when first asked for."""
-        from dbtm.tasks.sudoku.generate import generate  # compiles: only where puzzles are made
+    def _pools(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(puzzles, solutions) of every pool, generated on all cores when first asked for."""
+        from dbtm.tasks.sudoku.generate import generate  # these compile: only where puzzles are made
+        from dbtm.tasks.sudoku.hard import generate_hard
 
-        made = [
-            generate(clues, self.pool, seed, box=self.box, workers=os.cpu_count() or 1) for clues, seed in self.pools()
+        workers = os.cpu_count() or 1
+        dug = [generate(clues, self.pool, seed, box=self.box, workers=workers) for clues, seed in self.pools()]
+        hard = [
+            generate_hard(effort, self.pool, self.seed * 100 + i, workers=workers)
+            for i, effort in enumerate(self.efforts)
         ]
-        puzzles, solutions = zip(*made, strict=True)
+        return dug + hard + [self._read(name) for name in self.puzzle_files]
+
+    def _read(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Puzzles and solutions of a file, which must hold grids of this task's size."""
+        from dbtm.tasks.sudoku import csvfile
+
+        puzzles_BC, solutions_BC = csvfile.read(name)
+        if puzzles_BC.shape[1] != self.layout.cells:
+            raise UsageError(
+                f"{name} holds grids of {puzzles_BC.shape[1]} cells, but task.box={self.box} has {self.layout.cells}"
+            )
+        return puzzles_BC, solutions_BC
+
+    @cached_property
+    def puzzles(self) -> tuple[np.ndarray, np.ndarray]:
+        """All training puzzles and their solutions."""
+        puzzles, solutions = zip(*self._pools, strict=True)
         return np.concatenate(puzzles), np.concatenate(solutions)
+
+    def data_sha256(self) -> str:
+        digests = "".join(sha256(Path(name)) for name in self.puzzle_files)
+        return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
+
+    def prepare_evaluation(self) -> None:
+        if self.puzzle_files:
+            _ = self._pools  # a file with a bad row is refused before training begins
+        if self.evaluate_file:
+            _ = self.held_out
+
+    def rows(self, keys_B: np.ndarray) -> np.ndarray:
+        """Rows of `puzzles`, drawn with replacement: every pool is as likely as any other, whatever its size."""
+        sizes = np.array([len(puzzles) for puzzles, _ in self._pools], dtype=np.uint64)
+        pool_B, row_B = np.divmod(keys_B.view(np.uint64) % (len(sizes) * sizes.max()), sizes.max())
+        return (np.cumsum(sizes) - sizes)[pool_B] + row_B % sizes[pool_B]
 
     def batch(self, index: np.ndarray) -> Batch:
         puzzles, solutions = self.puzzles
         keys_B = rng.fold(self.seed, torch.from_numpy(np.asarray(index, dtype=np.int64))).numpy()
-        rows = keys_B.view(np.uint64) % np.uint64(len(puzzles))  # drawn with replacement: a function of the index alone
+        rows = self.rows(keys_B)
         chosen = puzzles[rows], solutions[rows]
         if self.augment:
             from dbtm.tasks.sudoku.symmetry import augment
@@ -103,6 +153,9 @@ class Sudoku(Task):
     @cached_property
     def held_out(self) -> tuple[np.ndarray, np.ndarray]:
         """The puzzles of the quick evaluation, and their solutions."""
+        if self.evaluate_file:
+            puzzles_BC, solutions_BC = self._read(self.evaluate_file)
+            return puzzles_BC[: self.evaluate_n], solutions_BC[: self.evaluate_n]
         return self._held_out(self.evaluate_n, self.evaluate_clues)
 
     @cached_property
