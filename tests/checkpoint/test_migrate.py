@@ -82,7 +82,7 @@ def test_the_old_form_is_what_version_0_1_wrote():
     assert old(recipe("markov")) == MARKOV
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [name for name in RECIPES if recipe(name).method_name == "dbtm"])
 def test_every_recipe_comes_back(name):
     values = old(recipe(name))
     before = copy.deepcopy(values)
