@@ -62,6 +62,30 @@ class Table(nn.Module):
         return self.head(self.hidden(h)[0])
 
 
+class Formula(nn.Module):
+    """A network whose logits are a formula of ids and times; `shift`, a parameter for every input of ids, is added.
+
+    Like `Table` it stands in for a Backbone: ids are its embedded input, logits its trunk state.
+    """
+
+    def __init__(self, log_p, ids: int = V):
+        """`log_p(ids_BL, *times_B)` are logits (B, L, V)."""
+        super().__init__()
+        self.log_p, self.ids, self.head = log_p, ids, Identity()
+        self.shift = nn.Parameter(torch.zeros(ids**L, L, V, dtype=torch.float64))
+
+    def embed_tokens(self, tokens_BL: Tensor) -> Tensor:
+        return tokens_BL[..., None].double()
+
+    def hidden(self, h: Tensor, dh=None, times=(), rates=None, cache=None) -> tuple[Tensor, None]:
+        ids = h[..., 0].long()
+        place = sum(ids[:, l] * self.ids ** (L - 1 - l) for l in range(L))
+        return self.log_p(ids, *times) + self.shift[place], None
+
+    def logits(self, h: Tensor, dh=None, times=()) -> tuple[Tensor, None]:
+        return self.head(self.hidden(h, times=times)[0])
+
+
 class Identity(nn.Module):
     def __init__(self):
         super().__init__()

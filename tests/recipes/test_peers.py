@@ -63,3 +63,10 @@ def test_they_build_at_a_small_size(method):
 
 def test_reasoning_is_decoded_greedily_by_ar_and_text_never():
     assert [recipe(f"{data}-ar").sample.temperature for data in SETS] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_duo_has_its_curriculum_on_text_alone():
+    settings = [recipe(f"{data}-duo").method for data in SETS]
+    assert [s.curriculum for s in settings] == [500_000, 500_000, 0, 0]
+    assert [(s.gamma_min, s.gamma_max) for s in settings[:2]] == [(-3.5, -1.75), (-3.55, -1.85)]
+    assert all(s.tau == 1e-3 for s in settings)

@@ -8,6 +8,8 @@ import pytest
 from dbtm.checkpoint.loading import load
 from dbtm.config import to_dict
 from dbtm.core.errors import UsageError
+from dbtm.core.registry import METHODS
+from dbtm.methods import BUILT_IN
 from dbtm.service.training import TrainRequest, configuration, train
 from tests.service.conftest import TINY
 
@@ -26,7 +28,7 @@ def request_of(recipe, method, prepared, out, *changes):
     return TrainRequest(recipe, method, changes, out=out, data=prepared.get(recipe), **more)
 
 
-@pytest.mark.parametrize("method", ["dbtm", "mdlm", "ar", "flm"])
+@pytest.mark.parametrize("method", [name for name in BUILT_IN if not METHODS.get(name).needs])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_method_trains_on_every_task(recipe, method, prepared, tmp_path):
     """Trained, measured, saved, loaded, sampled with a prompt, and resumed."""

@@ -5,6 +5,7 @@ from dbtm.core.registry import METHODS
 BUILT_IN = {
     "ar": "dbtm.methods.ar",
     "dbtm": "dbtm.methods.dbtm",
+    "duo": "dbtm.methods.duo",
     "flm": "dbtm.methods.flow.flm",
     "mdlm": "dbtm.methods.mdlm",
 }

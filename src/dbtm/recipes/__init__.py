@@ -48,6 +48,7 @@ PEERS = {
     "ar": "autoregressive model",
     "mdlm": "MDLM, masked diffusion",
     "flm": "FLM, a flow to one-hots",
+    "duo": "Duo, uniform-token diffusion",
 }
 """Other methods, each with a module of recipes: the published settings on the sets below."""
 
