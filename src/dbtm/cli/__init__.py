@@ -25,6 +25,7 @@ from dbtm.cli import (
     evaluate_own,
     evaluate_text,
     recipes,
+    referee,
     reproduce,
     sample,
     solve,
@@ -46,6 +47,7 @@ app.command("solve")(solve.solve)
 app.command("train")(train.train)
 app.command("sample")(sample.sample)
 app.command("recipes")(recipes.recipes)
+app.command("referee")(referee.referee)
 app.command("doctor")(doctor.doctor)
 app.command("reproduce")(reproduce.reproduce)
 evaluate.app.command("gsm8k")(evaluate_gsm8k.gsm8k)

@@ -82,6 +82,9 @@ def shown_progress() -> "Iterator[Progress]":
             def advance(self, done: int, total: int | None = None) -> None:
                 bars.update(self.bar, completed=done, total=total)
 
+            def now(self, text: str) -> None:
+                bars.update(self.bar, description=text)
+
             def note(self, text: str) -> None:
                 bars.console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dbtm.evals.programs import ProgramScore
     from dbtm.evals.sudoku import SudokuScore
     from dbtm.evals.sweep.folder import Planned
+    from dbtm.service.refereeing import RefereeResult
     from dbtm.service.sweeping import Frontiers
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -313,3 +314,25 @@ def _perplexity_and_entropy(row: Mapping[str, Any] | None) -> str:
     if row is None or row["perplexity"] is None:
         return "-"
     return f"{row['perplexity']:.1f} ({row['entropy']:.2f})"
+
+
+def print_comparison(result: "RefereeResult") -> None:
+    """The best at every budget, quality, costs, and the files."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dbtm.evals.referee import tables as words
+
+    document = result.document
+    for found in (words.best_table(document), words.quality_table(document), words.cost_table(document)):
+        shown = Table(title=escape(found.title), title_justify="left", title_style="bold")
+        for word in found.head:
+            shown.add_column(escape(word))
+        for row in found.rows:
+            shown.add_row(*map(escape, row))
+        print_whole(shown)
+        if found.note:
+            say(found.note)
+    for line in words.losses(document):
+        say(line)
+    print_paths(*result.files)

@@ -44,13 +44,13 @@ class Pass(NamedTuple):
 
 def training_flops(config: RunConfig, step: int = 0) -> float:
     """FLOPs of optimizer step `step` of a run, over its whole batch."""
-    return _per_row(_counted(config), step) * config.train.batch
+    return _per_row(config, step) * config.train.batch
 
 
 def run_flops(config: RunConfig, steps: int | None = None) -> float:
     """FLOPs of the first `steps` steps of a run, of all of them by default: phases cost what their steps do."""
     n = config.train.steps if steps is None else steps
-    counted, method = _counted(config), method_of(config)
+    method = method_of(config)
     lengths: Counter[tuple[int, ...]] = Counter()
     first: dict[tuple[int, ...], int] = {}
     for step in range(n):
@@ -62,18 +62,26 @@ def run_flops(config: RunConfig, steps: int | None = None) -> float:
     total, cost = 0.0, 0.0
     for number, name in enumerate(names):
         if number % every == 0:
-            cost = _per_row(counted, first[name])
+            cost = _per_row(config, first[name])
         total += lengths[name] * cost
     return total * config.train.batch
 
 
-def _counted(config: RunConfig) -> RunConfig:
-    """The run without what its cost does not depend on, so that seeds and lengths share one count."""
-    return replace(config, train=replace(config.train, seed=0, init="", device="cpu"))
-
-
-@lru_cache(maxsize=256)
 def _per_row(config: RunConfig, step: int) -> float:
+    phase = method_of(config).phase(step)
+    known = _known(config.task, config.model, config.method, config.train.batch, phase)
+    if not known:
+        known.append(_count_per_row(config, step))
+    return known[0]
+
+
+@lru_cache(maxsize=1024)
+def _known(*what: Any) -> list[float]:
+    """Where a cost is remembered: all that it depends on, which the seed and the length of a run are not."""
+    return []
+
+
+def _count_per_row(config: RunConfig, step: int) -> float:
     with torch.device("meta"):
         network = method_of(config).build()
     forward, with_tangent = pass_flops(network)

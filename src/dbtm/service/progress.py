@@ -14,6 +14,9 @@ class Progress:
     def advance(self, done: int, total: int | None = None) -> None:
         """So many units of the stage are done."""
 
+    def now(self, text: str) -> None:
+        """What is at work within the stage, in a line that takes the place of the one before."""
+
     def note(self, text: str) -> None:
         """Something that the user should know before the work goes on."""
 

@@ -1,0 +1,1 @@
+"""Methods compared at equal training cost: budgets, measures with intervals, the folder that remembers, the outcome."""

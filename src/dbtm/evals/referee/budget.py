@@ -1,0 +1,64 @@
+"""Training budgets: FLOPs by our counter, or minutes of the device; a distilled method's teacher is trained within."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dbtm.config import RunConfig
+from dbtm.core.errors import UsageError
+from dbtm.evals.training_cost import run_flops
+
+TEACHER_SHARE = 0.8
+"""Of a distilled method's budget, for its teacher."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every run of a comparison may spend on training: one of the two."""
+
+    flops: float | None = None
+    minutes: float | None = None
+
+    def __post_init__(self):
+        if (self.flops is None) == (self.minutes is None):
+            raise UsageError("a budget is either training FLOPs or minutes of the device: give one of them")
+        if not 0 < (self.flops or self.minutes or 0) < float("inf"):
+            raise UsageError(f"a budget of {self.flops or self.minutes} is none: it must be positive")
+
+    def share(self, part: float) -> "Budget":
+        """A part of it."""
+        scale = lambda x: None if x is None else part * x  # noqa: E731
+        return Budget(scale(self.flops), scale(self.minutes))
+
+    def document(self) -> dict[str, Any]:
+        return {"flops": self.flops, "minutes": self.minutes}
+
+
+def fitted(config: RunConfig, flops: float) -> RunConfig:
+    """The run with as many steps as cost at most `flops`: one more would cost more.
+
+    Phases of a method may begin at a share of its run, so that the cost of a step depends on how many there are: the
+    length is found by bisection on the cost of the whole run.
+    """
+    low, high = 0, 1
+    while run_flops(with_steps(config, high)) <= flops:
+        low, high = high, 2 * high
+        if high > 10**8:
+            raise UsageError(f"{flops:.3g} FLOPs are more than 100 million steps of '{config.method_name}'")
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = run_flops(with_steps(config, middle)) <= flops
+        low, high = (middle, high) if fits else (low, middle)
+    if not low:
+        one = run_flops(with_steps(config, 1))
+        raise UsageError(
+            f"one step of '{config.method_name}' costs {one:.3g} FLOPs, more than its budget of {flops:.3g}: raise it"
+        )
+    return with_steps(config, low)
+
+
+def with_steps(config: RunConfig, steps: int) -> RunConfig:
+    """The run at another length: a warm-up of at most a tenth of it, and a checkpoint at least every fifth of it."""
+    optim = replace(config.optim, warmup=min(config.optim.warmup, steps // 10))
+    every = min(config.train.checkpoint_every, max(50, -(-steps // 5)))
+    train = replace(config.train, steps=steps, checkpoint_every=every, log_every=min(config.train.log_every, every))
+    return replace(config, optim=optim, train=train)

@@ -1,0 +1,269 @@
+"""The folder of a comparison, which is all that it remembers.
+
+    DIR/
+      plan.json                    task, budget, samples, seeds, evaluations, and every entry's configuration
+      runs/ENTRY-seed0/            one run: an entry and a seed
+        run/                       its training: checkpoints, metrics.jsonl
+        training.json              what it cost
+        rows/8.json                its samples at 8 network evaluations ("all.json": a method without a budget)
+        trace.json                 how one sample came about
+        failed.json                why it has no numbers
+        log.txt
+      runs/teacher-METHOD-seed0/   a teacher, shared by the students of its kind
+      referee.json, referee.md, quality-nfe.svg ..., referee.html
+
+Every file is written whole or not at all, so that a run goes on where it was killed. A run is locked by whoever works
+on it. What another machine has made is merged by copying its runs.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dbtm.config import RunConfig, from_dict, to_dict
+from dbtm.core import atomic
+from dbtm.core.errors import UsageError
+from dbtm.core.settings import changed_keys
+from dbtm.evals.referee.budget import TEACHER_SHARE, Budget
+
+_LABEL = re.compile(r"[a-z0-9][a-z0-9+*.-]{0,39}")
+_COPIED = ("training.json", "trace.json", "failed.json")
+OWN_COUNT = "all"
+"""Name of the row of a method without a budget."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the comparison: a method with its settings."""
+
+    label: str
+    config: RunConfig
+    about: str = ""
+    teacher: RunConfig | None = None
+    """How its teacher is trained, where it needs one."""
+
+    def __post_init__(self):
+        if not _LABEL.fullmatch(self.label):
+            raise UsageError(f"'{self.label}' cannot name a run: use small letters, digits, + * . and -")
+
+    def document(self) -> dict[str, Any]:
+        teacher = None if self.teacher is None else to_dict(self.teacher)
+        return {"about": self.about, "config": to_dict(self.config), "teacher": teacher}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a folder is to hold."""
+
+    task: str
+    budget: Budget
+    n: int
+    seeds: tuple[int, ...]
+    nfe: tuple[int, ...]
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    teacher_share: float = TEACHER_SHARE
+    judge: str | None = None
+
+    def jobs(self) -> list["Job"]:
+        """All runs, seed by seed, so that what is there early compares all methods."""
+        return [Job(label, seed) for seed in self.seeds for label in self.entries]
+
+    def document(self) -> dict[str, Any]:
+        names = ("task", "n", "teacher_share", "judge")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "budget": self.budget.document(),
+            "seeds": list(self.seeds),
+            "nfe": list(self.nfe),
+            "entries": {label: entry.document() for label, entry in self.entries.items()},
+        }
+
+    def extended(self, other: "Plan", where: Path) -> "Plan":
+        """With the entries, seeds and evaluations of another plan; what is not comparable is refused."""
+        for name in ("task", "n", "teacher_share", "judge"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise UsageError(f"{where} compares with {name} {mine}, not {theirs}: choose another folder")
+        if self.budget != other.budget:
+            mine, theirs = ({k: v for k, v in b.document().items() if v} for b in (self.budget, other.budget))
+            raise UsageError(f"{where} compares at {mine}, not at {theirs}: choose another folder")
+        for label in self.entries.keys() & other.entries.keys():
+            _refuse_change(self.entries[label], other.entries[label], where)
+        return replace(
+            self,
+            seeds=tuple(sorted({*self.seeds, *other.seeds})),
+            nfe=tuple(sorted({*self.nfe, *other.nfe})),
+            entries={**self.entries, **{k: v for k, v in other.entries.items() if k not in self.entries}},
+        )
+
+
+def _refuse_change(old: Entry, new: Entry, where: Path) -> None:
+    """An entry keeps its settings; where its data lies may change."""
+    one, two = old.document(), new.document()
+    for values in (one["config"], two["config"], one["teacher"] or {}, two["teacher"] or {}):
+        values.get("task", {}).pop("data", None)
+    changed = changed_keys(one, two, old.label)
+    if changed:
+        raise UsageError(f"{where} holds '{old.label}' with another {changed[0]}: choose another folder")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run."""
+
+    label: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}-seed{self.seed}"
+
+
+class RefereeFolder:
+    """A comparison on the disk."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    # -- the plan ----------------------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan | None:
+        path = self.path / "plan.json"
+        if not path.is_file():
+            return None
+        values = read(path)
+        try:
+            entries = {
+                str(label): Entry(
+                    str(label),
+                    from_dict(entry["config"]),
+                    str(entry["about"]),
+                    None if entry["teacher"] is None else from_dict(entry["teacher"]),
+                )
+                for label, entry in values["entries"].items()
+            }
+            return Plan(
+                task=str(values["task"]),
+                budget=Budget(**values["budget"]),
+                n=int(values["n"]),
+                seeds=tuple(map(int, values["seeds"])),
+                nfe=tuple(map(int, values["nfe"])),
+                entries=entries,
+                teacher_share=float(values["teacher_share"]),
+                judge=values["judge"],
+            )
+        except UsageError as error:
+            raise UsageError(f"{path} cannot be read: {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
+
+    def extend(self, plan: Plan) -> Plan:
+        """Begin a plan, or add to the one that is there."""
+        old = self.plan
+        plan = plan if old is None else old.extended(plan, self.path)
+        write(self.path / "plan.json", plan.document())
+        return plan
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+
+    def run(self, job: Job) -> Path:
+        return self.path / "runs" / job.name
+
+    def teacher(self, method: str, seed: int) -> Path:
+        return self.path / "runs" / f"teacher-{method}-seed{seed}"
+
+    def missing(self, job: Job, plan: Plan) -> list[int | None]:
+        """The budgets that a trained run has no row for yet; a method without a budget has one row."""
+        there = self.rows(job)
+        if OWN_COUNT in there:
+            return []
+        return [nfe for nfe in plan.nfe if str(nfe) not in there]
+
+    def rows(self, job: Job) -> dict[str, dict[str, Any]]:
+        """Name of the budget to its numbers."""
+        paths = sorted((self.run(job) / "rows").glob("*.json"))
+        return {path.stem: read(path) for path in paths if not path.name.startswith(".")}
+
+    def training(self, job: Job) -> dict[str, Any] | None:
+        return _read_if_there(self.run(job) / "training.json")
+
+    def trace(self, job: Job) -> dict[str, Any] | None:
+        return _read_if_there(self.run(job) / "trace.json")
+
+    def failure(self, job: Job) -> dict[str, Any] | None:
+        return _read_if_there(self.run(job) / "failed.json")
+
+    def done(self, job: Job, plan: Plan) -> bool:
+        """Whether nothing is left to do for a run: it has all its rows, or has failed."""
+        if self.failure(job) is not None:
+            return True
+        return self.training(job) is not None and not self.missing(job, plan) and self.trace(job) is not None
+
+    def forget_failures(self) -> None:
+        """Failed runs are tried again."""
+        for path in self.path.glob("runs/*/failed.json"):
+            path.unlink(missing_ok=True)
+
+    # -- other machines ----------------------------------------------------------------------------------------------
+
+    def merge(self, others: Iterable[Path]) -> list[str]:
+        """Take the numbers of other folders over (not their checkpoints); returns the runs that were there already,
+        of which this folder's own are kept.
+        """
+        kept: list[str] = []
+        for path in others:
+            other = RefereeFolder(path)
+            plan = other.plan
+            if plan is None:
+                raise UsageError(f"{path} holds no comparison: it has no plan.json")
+            self.extend(plan)
+            for job in plan.jobs():
+                if not other.done(job, plan):
+                    continue
+                if self.training(job) is not None or self.failure(job) is not None:
+                    kept.append(job.name)
+                    continue
+                self._copy(other.run(job), self.run(job))
+        return kept
+
+    def _copy(self, source: Path, target: Path) -> None:
+        """The rows first and what says that a run is done last."""
+        for path in sorted((source / "rows").glob("*.json")):
+            copy(path, target / "rows" / path.name)
+        for name in _COPIED:
+            if (source / name).is_file():
+                copy(source / name, target / name)
+
+
+def copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    shutil.copyfile(source, part)
+    part.replace(target)
+
+
+def write(path: Path, values: Any) -> None:
+    """A JSON file, whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path.parent} cannot be a folder: {error.strerror}") from None
+    atomic.write_bytes(path, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path} is damaged: it is not JSON") from None
+
+
+def _read_if_there(path: Path) -> dict[str, Any] | None:
+    return read(path) if path.is_file() else None

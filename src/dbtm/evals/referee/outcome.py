@@ -1,0 +1,154 @@
+"""What comes out of a comparison: one record per entry, with intervals over seeds and samples, and who is best."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from dbtm.evals.intervals import over_seeds, welch, wilson
+from dbtm.evals.referee.folder import OWN_COUNT, Entry, Job, Plan, RefereeFolder
+from dbtm.evals.referee.measures import METRICS, Metric
+
+INTERVALS = (
+    "95 %. Over seeds: Student's t on the runs' numbers. Over samples: Wilson's for shares, the normal interval of the "
+    "mean otherwise, seeds pooled. Shown is what covers both."
+)
+_COSTS = ("used", "flops_per_sample", "seconds_per_sample")
+_MORE = ("entropy", "matched_perplexity", "floor")
+_TRAINING = ("flops", "seconds", "steps", "sequences", "parameters", "peak_memory")
+
+
+def metric_of(plan: Plan) -> Metric:
+    """By the task that the entries are trained on; a plan without entries is that of its name."""
+    names = {entry.config.task.name for entry in plan.entries.values()} or {plan.task}
+    return METRICS[names.pop()]
+
+
+def outcome(folder: RefereeFolder, plan: Plan) -> dict[str, Any]:
+    """The document of a folder: all that its runs have so far."""
+    metric = metric_of(plan)
+    entries = [_entry(folder, plan, entry, metric) for entry in plan.entries.values()]
+    settings = plan.document()
+    return {
+        "task": plan.task,
+        "metric": vars(metric),
+        "intervals": INTERVALS,
+        "settings": {name: settings[name] for name in settings if name not in ("task", "entries")},
+        "hardware": sorted({run["hardware"] for entry in entries for run in entry["runs"] if "hardware" in run}),
+        "commit": sorted({str(run["commit"]) for entry in entries for run in entry["runs"] if "commit" in run}),
+        "entries": entries,
+        "best": best(entries, plan.nfe, metric),
+    }
+
+
+def _entry(folder: RefereeFolder, plan: Plan, entry: Entry, metric: Metric) -> dict[str, Any]:
+    jobs = [Job(entry.label, seed) for seed in plan.seeds]
+    failures = {job.seed: folder.failure(job) for job in jobs}
+    trained = {job.seed: folder.training(job) for job in jobs}
+    rows = {job.seed: folder.rows(job) for job in jobs if not failures[job.seed]}
+    names = [str(nfe) for nfe in plan.nfe] if not any(OWN_COUNT in found for found in rows.values()) else [OWN_COUNT]
+    by_budget = {name: [found[name] for found in rows.values() if name in found] for name in names}
+    reasons = [f"seed {seed}: {failure['reason']}" for seed, failure in failures.items() if failure]
+    complete = all(len(found) == len(plan.seeds) for found in by_budget.values())
+    return {
+        "label": entry.label,
+        "method": entry.config.method_name,
+        "about": entry.about,
+        "teacher": None if entry.teacher is None else entry.teacher.method_name,
+        "status": "failed" if reasons else "done" if complete else "missing",
+        "reasons": reasons,
+        "training": _training([found for found in trained.values() if found]),
+        "budgets": {name: pooled(found, metric) for name, found in by_budget.items() if found},
+        "runs": [{"seed": seed, **found} for seed, found in trained.items() if found],
+        "settings": entry.document(),
+    }
+
+
+def _training(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over the runs; what is not known of one of them is null."""
+    known = {name: [run[name] for run in runs if run.get(name) is not None] for name in _TRAINING}
+    return {name: fmean(values) if values and len(values) == len(runs) else None for name, values in known.items()}
+
+
+def pooled(rows: Sequence[Mapping[str, Any]], metric: Metric) -> dict[str, Any]:
+    """One entry's rows of all seeds at one budget."""
+    values = [row["value"] for row in rows if row["value"] is not None]
+    out: dict[str, Any] = {"values": values, "seeds": len(values), "n": rows[0]["n"]}
+    for name in (*_COSTS, *_MORE):
+        found = [row[name] for row in rows if row.get(name) is not None]
+        out |= {name: fmean(found)} if found else {}
+    if "matched_perplexity" in out:
+        matched = [row["matched_perplexity"] for row in rows if row["matched_perplexity"] is not None]
+        out |= _bounds("matched_perplexity", over_seeds(matched))
+    if not values:
+        return {**out, "value": None, "low": None, "high": None}
+    seeds, samples = over_seeds(values), over_samples(rows, metric)
+    shown = [x for x in (*seeds, *samples) if math.isfinite(x)]
+    low, high = (min(shown), max(shown)) if shown else (math.nan, math.nan)
+    if metric.share:
+        low, high = max(0.0, low), min(1.0, high)
+    return {
+        **out,
+        "value": fmean(values),
+        "low": _finite(low),
+        "high": _finite(high),
+        **_bounds("seeds", seeds),
+        **_bounds("samples", samples),
+    }
+
+
+def over_samples(rows: Sequence[Mapping[str, Any]], metric: Metric) -> tuple[float, float]:
+    """The interval of the mean of several runs that their samples alone leave."""
+    rows = [row for row in rows if row["value"] is not None]
+    if metric.share:
+        total = sum(row["n"] for row in rows)
+        return wilson(round(sum(row["value"] * row["n"] for row in rows)), total)
+    if any(row["value_low"] is None or row["value_high"] is None for row in rows):
+        return math.nan, math.nan
+    half = math.sqrt(sum(((row["value_high"] - row["value_low"]) / 2) ** 2 for row in rows)) / len(rows)
+    center = fmean(row["value"] for row in rows)
+    return center - half, center + half
+
+
+def _bounds(name: str, interval: tuple[float, float]) -> dict[str, float | None]:
+    return {f"{name}_low": _finite(interval[0]), f"{name}_high": _finite(interval[1])}
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None
+
+
+# -- who is best -------------------------------------------------------------------------------------------------------
+
+
+def best(entries: Sequence[Mapping[str, Any]], nfe: Sequence[int], metric: Metric) -> list[dict[str, Any]]:
+    """For every budget the best entry, and DBTM's best beside it with Welch's test between the two."""
+    out = []
+    for name in map(str, nfe):
+        there = [entry for entry in entries if (entry["budgets"].get(name) or {}).get("value") is not None]
+        if not there:
+            continue
+
+        def rank(entry: Mapping[str, Any], name: str = name) -> float:
+            value = entry["budgets"][name]["value"]
+            return value if metric.lower_is_better else -value
+
+        first = min(there, key=rank)
+        ours = min((entry for entry in there if entry["method"] == "dbtm"), key=rank, default=None)
+        others = min((entry for entry in there if entry["method"] != "dbtm"), key=rank, default=None)
+        record: dict[str, Any] = {"nfe": int(name), **_named("best", first, name)}
+        if ours is not None and others is not None:
+            one, two = ours["budgets"][name]["values"], others["budgets"][name]["values"]
+            record |= {
+                **_named("dbtm", ours, name),
+                **_named("rival", others, name),
+                "dbtm_loses": rank(others) < rank(ours),
+                "p": welch(one, two),
+            }
+        out.append(record)
+    return out
+
+
+def _named(role: str, entry: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = entry["budgets"][name]
+    return {role: entry["label"], **{f"{role}_{key}": found[key] for key in ("value", "low", "high")}}

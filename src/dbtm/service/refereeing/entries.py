@@ -1,0 +1,135 @@
+"""What is compared on a task: every method that is registered, on one network, one trainer and one optimizer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from dbtm.config import RunConfig, override
+from dbtm.core.errors import UsageError, nearest
+from dbtm.core.registry import METHODS
+from dbtm.evals.referee.folder import Entry
+from dbtm.evals.training_cost import run_flops
+from dbtm.methods.base import method_of
+from dbtm.methods.dbtm import Config, Options, PathConfig, QualityConfig
+from dbtm.recipes import recipe
+from dbtm.service.training import TrainRequest, configuration
+
+PAPER = "dbtm-paper"
+"""The entry of DBTM with the paper's settings; 'dbtm' is ours."""
+TIMED = 128
+"""Dimension of the embedding of time, for methods that have one; smaller in networks that are narrower."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A task and its defaults."""
+
+    recipe: str
+    summary: str
+    n: int
+    """Samples, puzzles or problems for every number."""
+    changes: tuple[str, ...] = ()
+    flops: float | None = None
+    """Training budget; None: what the recipe's own run costs."""
+    paper: str | None = None
+    """The recipe whose method settings are the paper's for this task; None: the method's defaults, which are."""
+    judge: str | None = None
+
+
+COMPARISONS = {
+    "markov": Comparison(
+        "markov",
+        "a Markov chain with a known law: total variation of adjacent pairs; minutes on two CPU cores",
+        n=4_000,
+        changes=("model.width=48", "model.depth=2"),
+        flops=5e11,
+    ),
+    "sudoku-mini": Comparison(
+        "sudoku-mini",
+        "4 x 4 Sudoku with 5 clues: share solved; an hour on two CPU cores",
+        n=256,
+        changes=("model.loops=1",),
+        flops=1.6e12,
+        paper="sudoku-paper",
+    ),
+    "sudoku": Comparison("sudoku", "9 x 9 Sudoku: share solved; for one GPU", n=1_000, paper="sudoku-paper"),
+    "text": Comparison(
+        "text", "prepared text: perplexity and entropy; for one GPU", n=256, paper="lm1b", judge="smollm2"
+    ),
+    "gsm8k": Comparison("gsm-small", "prepared problems: share solved; for one GPU", n=500, paper="tinygsm"),
+    "own": Comparison("own", "your own tokens: total variation of adjacent pairs", n=4_000),
+}
+
+
+def base(request: TrainRequest, comparison: Comparison) -> RunConfig:
+    """Task, network, optimizer and trainer of all entries."""
+    config = configuration(replace(request, changes=(*comparison.changes, *request.changes)))
+    return replace(config, train=replace(config.train, evaluate_every=0, keep=1, milestones=()))
+
+
+def entries(config: RunConfig, comparison: Comparison, names: Sequence[str]) -> dict[str, Entry]:
+    """The entries by their labels; `all` are all methods that are known, and both kinds of DBTM."""
+    known = [PAPER, *METHODS.names()]
+    wanted = known if "all" in names else list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"unknown method '{name}'{nearest(name, known)}")
+    return {name: _entry(config, comparison, name) for name in sorted(wanted, key=_order)}
+
+
+def _order(name: str) -> tuple[bool, str]:
+    """DBTM first."""
+    return not name.startswith("dbtm"), name
+
+
+def _entry(config: RunConfig, comparison: Comparison, name: str) -> Entry:
+    if name == PAPER:
+        return Entry(PAPER, _sized(_paper(config, comparison)), "DBTM with the paper's settings")
+    method = METHODS.get(name)
+    about = "DBTM with our settings" if name == "dbtm" else (method.__doc__ or name).strip().split("\n")[0].rstrip(".")
+    own = _sized(config.by(name))
+    if "teacher" not in method.needs:
+        return Entry(name, own, about)
+    teacher = method.teacher or next(iter(sorted(method.teachers)), "")
+    if not teacher:
+        raise UsageError(f"the method '{name}' needs a teacher, but does not say which method trains it")
+    return Entry(name, own, about, _sized(config.by(teacher)))
+
+
+def _paper(config: RunConfig, comparison: Comparison) -> RunConfig:
+    """The paper's objective and sampler on the common network; the quality head is no larger than the map."""
+    if comparison.paper is None:
+        method, sample = Config(path=PathConfig()), Options()
+    else:
+        paper = recipe(comparison.paper)
+        assert isinstance(paper.method, Config)
+        assert isinstance(paper.sample, Options)
+        method, sample = paper.method, paper.sample
+    width = min(method.quality.width, 8 * max(1, config.model.width // 16))
+    quality = QualityConfig(width=width, depth=min(4, config.model.depth), heads=min(4, width // 2))
+    return replace(config, method=replace(method, quality=quality), sample=sample)
+
+
+def _sized(config: RunConfig) -> RunConfig:
+    """adaLN as wide as the method needs: of a constant where it knows no time."""
+    with torch.device("meta"):
+        times = method_of(config).build().trunk.times
+    wide = min(TIMED, config.model.width) if times else 1
+    return replace(config, model=replace(config.model, cond_dim=wide))
+
+
+def default_flops(config: RunConfig, comparison: Comparison) -> float:
+    """The comparison's own budget, or what the recipe's run costs with its own method."""
+    return comparison.flops or run_flops(config)
+
+
+def with_changes(found: dict[str, Entry], changes: Sequence[str]) -> dict[str, Entry]:
+    """Entries with settings of single ones changed: LABEL:section.key=value."""
+    for change in changes:
+        label, _, assignment = change.partition(":")
+        if label not in found:
+            raise UsageError(f"'{change}' is for '{label}', which is not compared{nearest(label, found)}")
+        entry = found[label]
+        found = {**found, label: replace(entry, config=override(entry.config, [assignment]))}
+    return found
