@@ -8,13 +8,14 @@ import dbtm
 ROOT = Path(dbtm.__file__).parent
 ORDER = (
     "core", "simplex", "kernels", "losses", "theory", "sandbox", "tasks", "config", "nn", "sampling", "methods",
-    "checkpoint", "train", "evals", "viz", "recipes", "service", "bench", "cli", "__main__",
+    "checkpoint", "train", "evals", "viz", "recipes", "service", "bench", "studio", "cli", "__main__",
 )  # fmt: skip
 """From the ground up: a room imports rooms before it in this list, and none after it."""
 FORBIDDEN = {
     "core": {*ORDER},
     "theory": {*ORDER} - {"core", "simplex"},
     "tasks": {*ORDER} - {"core", "sandbox"},
+    "studio": {*ORDER} - {"core", "viz", "service"},
     "cli": set(),
 }
 """What a room must not import although it comes before it."""

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dbtm.core.threads import SLEEP_SOON, let_idle_threads_sleep
+from dbtm.core.threads import SLEEP_SOON, let_idle_threads_sleep, let_idle_threads_sleep_at_once
 
 
 def test_what_the_user_has_set_stays():
@@ -38,3 +38,15 @@ def test_it_is_set_before_pytorch_is_imported(start):
     environment = {k: v for k, v in os.environ.items() if k not in {*SLEEP_SOON, "OMP_WAIT_POLICY"}}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [*SLEEP_SOON.values()]
+
+
+def test_a_server_lets_them_sleep_at_once_unless_the_user_says_otherwise():
+    environment = {}
+    let_idle_threads_sleep(environment)
+    let_idle_threads_sleep_at_once(environment)
+    assert all(0 <= int(environment[name]) < int(value) for name, value in SLEEP_SOON.items())
+    for chosen in ({"GOMP_SPINCOUNT": "7", "KMP_BLOCKTIME": "9"}, {"OMP_WAIT_POLICY": "active"}):
+        environment = dict(chosen)
+        let_idle_threads_sleep(environment)
+        let_idle_threads_sleep_at_once(environment)
+        assert environment == chosen

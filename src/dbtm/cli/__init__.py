@@ -29,6 +29,7 @@ from dbtm.cli import (
     reproduce,
     sample,
     solve,
+    studio,
     sweep,
     theory,
     train,
@@ -46,6 +47,7 @@ app.command("demo")(demo.demo)
 app.command("solve")(solve.solve)
 app.command("train")(train.train)
 app.command("sample")(sample.sample)
+app.command("studio")(studio.studio)
 app.command("recipes")(recipes.recipes)
 app.command("referee")(referee.referee)
 app.command("doctor")(doctor.doctor)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -108,7 +108,7 @@ def print_whole(table: "Table") -> None:
 
 def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     """The rounds side by side in the terminal, the verdict, and the settings, of which those `asked` for are shown."""
-
+    from dbtm.service.pages import duration, evaluations, shown_settings
     from dbtm.viz.sudoku_trace import SudokuTrace
 
     console = open_console()
@@ -116,39 +116,17 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     way = "renoise and remap" if result.settings.get("sampler") == "refine" else result.settings["method"]
     console.print(f"A Sudoku with {clues} clues; {empty} cells to find, by {way}\n")
     console.print(SudokuTrace(result.puzzle_C, result.rounds))
-    cost = f"{_evaluations(result)} network evaluations, {_duration(result)}"
+    cost = f"{evaluations(result)} network evaluations, {duration(result)}"
     console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
     if not result.solved:
         larger = "" if result.budget is None else ", or a larger budget, --nfe 16"
         console.print(f"{result.violation}: another --seed may find it{larger}")
-    settings = ", ".join(f"{name} {value}" for name, value in _shown_settings(result, asked).items())
+    settings = ", ".join(f"{name} {value}" for name, value in shown_settings(result, asked).items())
     console.print(f"[dim]{settings}[/]")
 
 
 def write_solution_page(result: "SolveResult", path: Path, asked: Iterable[str] = ()) -> None:
     """One HTML file that replays the rounds, offline."""
-    from dbtm.viz.sudoku_page import sudoku_page
+    from dbtm.service.pages import solution_page
 
-    meta = {
-        "title": f"A Sudoku with {(result.puzzle_C > 0).sum()} clues, refined",
-        "answer": result.violation or "solved",
-        "network evaluations": _evaluations(result),
-        "time": _duration(result),
-        **_shown_settings(result, asked),
-    }
-    files.write_text(path, sudoku_page(result.puzzle_C, result.rounds, meta))
-
-
-def _evaluations(result: "SolveResult") -> str:
-    return str(result.nfe) if result.budget is None else f"{result.nfe} of {result.budget}"
-
-
-def _duration(result: "SolveResult") -> str:
-    return f"{result.milliseconds:.0f} ms on the {result.settings['device']}"
-
-
-def _shown_settings(result: "SolveResult", asked: Iterable[str]) -> dict[str, Any]:
-    """Threshold, scorer, the options that were asked for, and the seed, as they are shown."""
-    names = {"kappa", "scorer", "seed", *asked} - {"nfe"}
-    shown = {name: value for name, value in result.settings.items() if name in names and value is not None}
-    return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}
+    files.write_text(path, solution_page(result, asked))

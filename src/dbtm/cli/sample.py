@@ -83,13 +83,15 @@ def sample(
     kept = trace or json_file is not None or html is not None
     common = {"checkpoint": checkpoint, "n": n, "options": options, "seed": seed, "trace": kept}
     result = _generate(load(checkpoint, device), Words(prompt, suffix, infill, hole, given), run, common)
-    samples = _samples(result)
+    from dbtm.service.pages import samples_page, views_of
+
+    samples = views_of(result)
     if json_file is not None:  # files come first: whoever reads the rest may stop reading
         import json
 
         files.write_text(json_file, json.dumps(result.document()) + "\n")
     if html is not None:
-        _write_page(html, result, samples)
+        files.write_text(html, samples_page(result))
     _print(result, samples, trace)
     if json_file is not None:
         say(json_file)
@@ -160,49 +162,14 @@ def _row(text: str | None, task: "Task") -> list[int | None] | None:
 # -- from a result to views --------------------------------------------------------------------------------------------
 
 
-def _samples(result: "SampleResult") -> "list[Sample]":
-    """The samples as the views show them; the question of a program is not repeated in every round."""
-    from dbtm.service.generation import ProgramsResult
-    from dbtm.viz.spell import speller_of
-    from dbtm.viz.token_trace import sample_of
-
-    spell, samples = speller_of(result.task), []
-    for b, nfe in enumerate(result.trace.nfe):
-        facts, more = {"network evaluations": str(nfe)}, {}
-        if isinstance(result, ProgramsResult):
-            facts["answer"] = _verdict(result, b)
-            more = {"question": result.questions[b], "first": int(result.trace.prompt[b].sum())}
-        samples.append(sample_of(result.trace, b, spell, result.task.vocab, facts=facts, **more))
-    return samples
-
-
-def _noun(result: "SampleResult") -> str:
-    from dbtm.service.generation import ProgramsResult
-    from dbtm.tasks.text.task import Text
-
-    if isinstance(result, ProgramsResult):
-        return "program"
-    return "text" if isinstance(result.task, Text) else "token sequence"
-
-
-def _write_page(path: Path, result: "SampleResult", samples: "list[Sample]") -> None:
-    from dbtm.viz.token_page import token_page
-
-    noun, settings = _noun(result), dict(result.settings)
-    budget = {"budget": f"{settings.pop('nfe')} network evaluations"} if "nfe" in settings else {}
-    facts = {name.replace("_", " "): value for name, value in settings.items() if value is not None}
-    count = f"{len(samples)} {noun}s" if len(samples) > 1 else f"A {noun}"
-    meta = {"title": f"{count}, refined", **budget, **facts}
-    files.write_text(path, token_page(samples, meta, code=noun == "program"))
-
-
 def _print(result: "SampleResult", samples: "list[Sample]", trace: bool) -> None:
     """Every sample under a heading, with its rounds or without; tokens that are no words get a line each."""
     from rich.text import Text
 
     from dbtm.service.generation import ProgramsResult
+    from dbtm.service.pages import noun_of
 
-    if _noun(result) == "token sequence":
+    if noun_of(result) == "token sequence":
         _print_tokens(result, trace)
         return
     console = open_console()
@@ -262,16 +229,3 @@ def _print_program(console: "Console", result: "ProgramsResult", b: int, sample:
     if not program:
         code = Text("(an empty program)", "dim")
     console.print(code, "", Text(sample.facts["answer"], "bold"), sep="\n", soft_wrap=pipe)
-
-
-def _verdict(result: "ProgramsResult", b: int) -> str:
-    """A program's answer in words, beside the right one where it is known."""
-    from dbtm.core.terminal import visible
-
-    outcome, correct = result.outcomes[b], result.correct(b)
-    if outcome.kind != "value":
-        return visible(f"no answer ({outcome.kind}{': ' if outcome.detail else ''}{outcome.detail})")
-    returns = visible(f"returns {outcome.value}")
-    if correct is None:
-        return returns
-    return f"{returns}, correct" if correct else f"{returns}, wrong: it is {result.answers[b]:g}"

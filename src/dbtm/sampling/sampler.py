@@ -105,12 +105,14 @@ class Sampler:
         progress: Callable[[int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
         on_round: Callable[[Round], None] | None = None,
+        others: int = 0,
         **options: Any,
     ) -> Trace:
         """n samples from nothing, or one for every row of `tokens`, of which the positions in `clean` are given.
 
         Options are those of the method's sampler (`Method.Options`). `progress` is called with the number of samples
-        done, `on_round` with every round of every batch; `cancelled` is asked before every network evaluation.
+        done, `on_round` with every round of every batch; `cancelled` is asked before every network evaluation. With
+        `others`, rounds tell so many of the most likely tokens, where the method can.
         """
         if (n is None) == (tokens is None):
             raise UsageError("give either a number of samples or tokens with the mask of what is given")
@@ -129,7 +131,7 @@ class Sampler:
                 rows = slice(first, first + self.batch)
                 given = self.given(tokens[rows], None if clean is None else clean[rows], first)
                 self.method.check_given(given)
-                watch = Watch(len(given.tokens), self.device, trace, cancelled, on_round)
+                watch = Watch(len(given.tokens), self.device, trace, cancelled, on_round, others)
                 with torch.no_grad():
                     traces.append(self.method.sample(evaluator, given, chosen, seed, watch))
                 if progress is not None:

@@ -13,6 +13,8 @@ class Round:
     committed: np.ndarray | None = None  # (B, L) bool: what will not change any more, the prompt in it
     score: np.ndarray | None = None  # (B, L) float32: how sure the method is of its proposal, 1 on the prompt
     time: float | None = None  # of the method's own clock
+    others: tuple[np.ndarray, np.ndarray] | None = None
+    """The K most likely tokens and their probabilities, (B, L, K) each, where they were asked for; 0 where settled."""
 
 
 @dataclass(frozen=True)

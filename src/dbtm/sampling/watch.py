@@ -24,9 +24,11 @@ class Watch:
         trace: bool = False,
         cancelled: Callable[[], bool] | None = None,
         on_round: Callable[[Round], None] | None = None,
+        others: int = 0,
     ):
         self.tracing = trace or on_round is not None
         self.keep, self.cancelled, self.on_round = trace, cancelled, on_round
+        self.others = others  # how many of the most likely tokens a round tells, where the method can
         self.nfe_B = torch.zeros(samples, dtype=torch.int64, device=device)
         self.rounds: list[Round] = []
 
@@ -45,10 +47,16 @@ class Watch:
         return evaluate
 
     def round(
-        self, tokens: Tensor, committed: Tensor | None = None, score: Tensor | None = None, time: float | None = None
+        self,
+        tokens: Tensor,
+        committed: Tensor | None = None,
+        score: Tensor | None = None,
+        time: float | None = None,
+        others: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         """The state after a round, for all samples; called where `tracing`."""
-        state = Round(_copy(tokens), _copy(committed), _copy(score), time)
+        likely = None if others is None else (_copy(others[0]), _copy(others[1]))
+        state = Round(_copy(tokens), _copy(committed), _copy(score), time, likely)
         if self.keep:
             self.rounds.append(state)
         if self.on_round is not None:

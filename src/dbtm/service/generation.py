@@ -17,7 +17,7 @@ from dbtm.tasks.base import Task
 from dbtm.tasks.gsm8k.answers import verdict
 from dbtm.tasks.gsm8k.synthetic import held_out
 from dbtm.tasks.gsm8k.task import Gsm8k
-from dbtm.tasks.text.given import HOLE, check_utf8, place
+from dbtm.tasks.text.given import HOLE, around, check_utf8, place, template
 from dbtm.tasks.text.task import Text
 
 OnRound = Callable[[Round], None]
@@ -33,6 +33,8 @@ class GenerationRequest(ModelRequest):
     n: int = 1
     trace: bool = False
     """Keep every round."""
+    others: int = 0
+    """How many of the most likely tokens rounds tell, where the method can."""
 
     def __post_init__(self):
         if self.n < 1:
@@ -127,14 +129,20 @@ def sample(
 ) -> SampleResult:
     """Samples from nothing, or around given tokens."""
     sampler = request.sampler(sampler)
+    trace, settings = _draw(request, sampler, given_tokens(request, sampler), progress, on_round)
+    return SampleResult(_task(sampler), trace, settings)
+
+
+def given_tokens(request: SampleRequest, sampler: Sampler) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens, mask of what is given), (n, L) each."""
     task = _task(sampler)
     row = (None,) * task.length if request.tokens is None else tuple(request.tokens)
     if len(row) != task.length:
         raise UsageError(f"{len(row)} tokens are given, but the model's sequences have {task.length}")
     tokens_L = np.array([0 if token is None else token for token in row])
     clean_L = np.array([token is not None for token in row])
-    trace, settings = _draw(request, sampler, _copies(tokens_L, clean_L, request.n), progress, on_round)
-    return SampleResult(task, trace, settings)
+    sampler.method.check_given(sampler.given(tokens_L[None], clean_L[None]))
+    return _copies(tokens_L, clean_L, request.n)
 
 
 def infill(
@@ -145,14 +153,24 @@ def infill(
 ) -> SampleResult:
     """Texts around what is given of them."""
     sampler = request.sampler(sampler)
+    trace, settings = _draw(request, sampler, given_parts(request, sampler), progress, on_round)
+    return SampleResult(_task(sampler), trace, settings)
+
+
+def parts_of(prompt: str = "", suffix: str = "", infill: str | None = None) -> Sequence[str | None]:
+    """The parts of a text: a hole between a prompt and a suffix, or a text with holes marked by underscores."""
+    return around(prompt, suffix) if infill is None else template(infill)
+
+
+def given_parts(request: InfillRequest, sampler: Sampler) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens, mask of what is given), (n, L) each, of a text with holes."""
     task = _task(sampler)
     if not isinstance(task, Text):
         raise UsageError(f"holes are filled by models of text, but this one was trained on '{task.name}'")
     tokens_L, clean_L = place(task, request.parts, request.hole)
     if request.parts[-1] in (HOLE, "") and task.borders.around:
         clean_L = _open_end(sampler, tokens_L, clean_L)
-    trace, settings = _draw(request, sampler, _copies(tokens_L, clean_L, request.n), progress, on_round)
-    return SampleResult(task, trace, settings)
+    return _copies(tokens_L, clean_L, request.n)
 
 
 def write_programs(
@@ -163,17 +181,10 @@ def write_programs(
 ) -> ProgramsResult:
     """Programs for questions, and what they return where they are run."""
     sampler = request.sampler(sampler)
-    task = _task(sampler)
-    if not isinstance(task, Gsm8k):
-        raise UsageError(f"programs are written by models of 'gsm8k', but this one was trained on '{task.name}'")
-    answers: list[float | None] = [None] * request.n
-    if request.question is None:
-        questions, answers = _problems(task, request.n, request.seed)
-    else:
-        _check_question(task, request.question)
-        questions = [request.question] * request.n
-    given, _ = task.given(questions)
-    trace, settings = _draw(request, sampler, (given["tokens"], given["clean"]), progress, on_round)
+    questions, answers, given = given_questions(request, sampler)
+    trace, settings = _draw(request, sampler, given, progress, on_round)
+    task = sampler.task
+    assert isinstance(task, Gsm8k)
     programs = task.programs(trace.tokens, trace.prompt)
     outcomes = _run(programs, progress) if request.run else [_not_run("as asked")] * len(programs)
     return ProgramsResult(task, trace, settings, questions, answers, programs, outcomes)
@@ -223,12 +234,31 @@ def _draw(
         progress=progress.advance,
         cancelled=progress.cancelled,
         on_round=on_round,
+        others=request.others,
         **request.options,
     )
     return trace, settings
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
+
+
+Questions = tuple[list[str], list[float | None], tuple[np.ndarray, np.ndarray]]
+
+
+def given_questions(request: ProgramsRequest, sampler: Sampler) -> Questions:
+    """Questions, checked; their answers where they are known; and (tokens, mask of what is given), (n, L) each."""
+    task = _task(sampler)
+    if not isinstance(task, Gsm8k):
+        raise UsageError(f"programs are written by models of 'gsm8k', but this one was trained on '{task.name}'")
+    answers: list[float | None] = [None] * request.n
+    if request.question is None:
+        questions, answers = _problems(task, request.n, request.seed)
+    else:
+        _check_question(task, request.question)
+        questions = [request.question] * request.n
+    given, _ = task.given(questions)
+    return questions, answers, (given["tokens"], given["clean"])
 
 
 def _problems(task: Gsm8k, n: int, seed: int) -> tuple[list[str], list[float | None]]:

@@ -9,6 +9,7 @@ import torch
 
 from dbtm.checkpoint.loading import load
 from dbtm.config import override
+from dbtm.core.errors import UsageError
 from dbtm.evals import quick
 from dbtm.recipes import recipe
 from dbtm.sampling import Sampler
@@ -35,11 +36,26 @@ class SimplexMap:
 
 def train_simplex_map(seed: int = 0) -> SimplexMap:
     """Train the recipe `simplex`."""
-    config = override(recipe("simplex"), [f"train.seed={seed}"])
     with tempfile.TemporaryDirectory() as folder:
-        sampler = load(fit(config, folder), device="cpu")
+        sampler = load(train_simplex(folder, seed), device="cpu")
+    return map_of(sampler, seed)
+
+
+def train_simplex(folder: str, seed: int = 0) -> str:
+    """Train the recipe `simplex` in a folder; the checkpoint."""
+    return str(fit(override(recipe("simplex"), [f"train.seed={seed}"]), folder))
+
+
+def simplex_steps() -> int:
+    """How long the recipe `simplex` trains."""
+    return recipe("simplex").train.steps
+
+
+def map_of(sampler: Sampler, seed: int = 0) -> SimplexMap:
+    """A trained map, measured."""
     task = sampler.task
-    assert isinstance(task, Categorical)
+    if not isinstance(task, Categorical):
+        raise UsageError("this model was not trained on the simplex: the recipe 'simplex' trains one")
     tokens = sampler.sample(SAMPLES, nfe=1, seed=1).tokens[:, 0]
     frequencies = np.bincount(tokens, minlength=task.vocab) / SAMPLES
     agreement = quick.evaluate(sampler, seed)["agreement"]
@@ -50,3 +66,19 @@ def train_simplex_map(seed: int = 0) -> SimplexMap:
 def _vertex(sampler: Sampler, x: np.ndarray) -> np.ndarray:
     points = torch.as_tensor(x, dtype=torch.float32, device=sampler.device)
     return sampler.network(points[:, None])[:, 0].argmax(-1).cpu().numpy()
+
+
+# -- the drawing -------------------------------------------------------------------------------------------------------
+
+HEIGHT, MARGIN = 3**0.5 / 2, 0.33
+SPAN = 1 + 2 * MARGIN
+LOW = (HEIGHT + 2 * MARGIN - SPAN) / 2 - MARGIN
+
+
+def plane_points(cells: int) -> np.ndarray:
+    """Centres of the cells of the drawn square, (cells^2, 3), row by row from the top: `toPoint` of the page."""
+    centres = (np.arange(cells) + 0.5) / cells
+    across, down = np.meshgrid(centres, centres)
+    top = ((1 - down) * SPAN + LOW).ravel() / HEIGHT
+    right = (across.ravel() * SPAN - SPAN / 2) + 0.5 * (1 - top)
+    return np.stack([top, 1 - top - right, right], -1)

@@ -55,14 +55,14 @@ def sample_of(trace: Trace, b: int, spell: Callable[[np.ndarray], list[str]], vo
 
     `more` are fields of the Sample.
     """
-    states = []
-    for round_ in rounds_of(trace, b):
-        blank_L = blanks(round_, b, vocab)
-        committed_L, score_L = (None if x is None else x[b] for x in (round_.committed, round_.score))
-        states.append(
-            TextState(spell(np.where(blank_L, -1, round_.tokens[b])), committed_L, score_L, round_.time, blank_L)
-        )
-    return Sample(trace.prompt[b], states, **more)
+    return Sample(trace.prompt[b], [text_state(round_, b, spell, vocab) for round_ in rounds_of(trace, b)], **more)
+
+
+def text_state(round_: Round, b: int, spell: Callable[[np.ndarray], list[str]], vocab: int) -> TextState:
+    """Sample b after a round, its tokens spelled."""
+    blank_L = blanks(round_, b, vocab)
+    committed_L, score_L = (None if x is None else x[b] for x in (round_.committed, round_.score))
+    return TextState(spell(np.where(blank_L, -1, round_.tokens[b])), committed_L, score_L, round_.time, blank_L)
 
 
 def blanks(round_: Round, b: int, vocab: int) -> np.ndarray:

@@ -81,7 +81,8 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
         trunk = hidden(model.condition(h, p), rows=active)
         choice_B = None if choice_BR is None else choice_BR[active, r - 1]
         scorer = options.scorer if watch.tracing or r < options.nfe else "none"
-        proposed, score = _score(network, trunk, tokens, committed, options, choice_B, scorer)
+        likely = _Likely(tokens.shape, watch.others, trunk.device) if watch.others else None
+        proposed, score = _score(network, trunk, tokens, committed, options, choice_B, scorer, likely)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(committed, score_BL[active].to(score.dtype), score)
         order = score if by_position is None else by_position.expand_as(score)
@@ -94,13 +95,36 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
         tokens_BL[active], committed_BL[active], score_BL[active] = tokens, committed, score.to(score_BL.dtype)
         if watch.tracing:
             settled = committed_BL if options.commit else (given.clean | held if held is not None else given.clean)
-            watch.round(tokens_BL, settled, score_BL)
+            watch.round(
+                tokens_BL, settled, score_BL, others=None if likely is None else likely.of(active, len(tokens_BL))
+            )
         if options.commit:
             going = ~committed.all(-1)
             active, p = active[going], None if p is None else p[going]
             if not len(active):
                 break
     return watch.trace(tokens_BL, given.clean)
+
+
+class _Likely:
+    """The most likely tokens of a round and their probabilities, for those who look on; 0 where none was proposed."""
+
+    def __init__(self, shape: torch.Size, count: int, device: torch.device):
+        self.tokens = torch.zeros(*shape, count, dtype=torch.int64, device=device)
+        self.p = torch.zeros(*shape, count, device=device)
+
+    def note(self, at: Tensor, logits: Tensor) -> None:
+        """Logits (N, V) of the flat positions `at`."""
+        count = self.tokens.shape[-1]
+        best = logits.float().softmax(-1).topk(min(count, logits.shape[-1]))
+        self.tokens.view(-1, count)[at, : best.indices.shape[-1]] = best.indices
+        self.p.view(-1, count)[at, : best.indices.shape[-1]] = best.values
+
+    def of(self, active: Tensor, samples: int) -> tuple[Tensor, Tensor]:
+        """For all samples, of which the active ones took part in the round."""
+        spread = (torch.zeros(samples, *x.shape[1:], dtype=x.dtype, device=x.device) for x in (self.tokens, self.p))
+        tokens, p = (out.index_copy(0, active, x) for out, x in zip(spread, (self.tokens, self.p), strict=True))
+        return tokens, p
 
 
 def _score(
@@ -111,6 +135,7 @@ def _score(
     options: Options,
     choice_B: Tensor | None,
     scorer: str,
+    likely: _Likely | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Proposed tokens and their commit score, where nothing is committed; elsewhere the token that is there, and 1.
 
@@ -125,6 +150,8 @@ def _score(
     free, states = (~committed).flatten().nonzero().squeeze(-1), trunk.flatten(0, 1)
     for at in free.split(max(1, BUDGET // (bytes_a_logit * vocab))):
         logits, _ = network.model.head(states[at])
+        if likely is not None:
+            likely.note(at, logits)
         chosen = None if uniform is None else uniform[at, None]
         seen = None if counts is None else counts[at // length]
         best, p = propose(logits[:, None], options.temperature, chosen, options.repetition_penalty, seen)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import erfcx
 
+from dbtm.viz.template import join_modules, read_asset
 from dbtm.viz.theory.style import VERTEX_COLOURS
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -20,14 +21,25 @@ _NODES = 24
 
 def render_page() -> str:
     """The page as text."""
+    core = f"{join_modules(['simplex_core.js'])}Object.assign(K, {json.dumps(constants())});\n"
+    fields = {
+        "STYLE": "\n".join(map(read_asset, ("base.css", "viewer.css", "simplex.css"))),
+        "CORE": f'"use strict";\n{core}',
+        "SCRIPT": join_modules(["dom.js", "simplex_view.js", "simplex_page.js"]),
+    }
+    parts = _TEMPLATE.read_text(encoding="utf-8").split("@@")
+    return "".join(fields[part] if index % 2 else part for index, part in enumerate(parts))
+
+
+def constants() -> dict[str, list]:
+    """What the page's mathematics needs: a series, a quadrature, and the colours of the vertices."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    values = {
+    return {
         "ERFCX": erfcx_coefficients().tolist(),
         "NODES": (0.5 * (1 + nodes)).tolist(),
         "WEIGHTS": (0.5 * weights).tolist(),
         "COLOURS": list(VERTEX_COLOURS[:3]),
     }
-    return _TEMPLATE.read_text(encoding="utf-8").replace("/*CONSTANTS*/{}", json.dumps(values))
 
 
 def erfcx_coefficients() -> np.ndarray:

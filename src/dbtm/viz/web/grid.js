@@ -63,10 +63,13 @@ export function makeGrid(table, count, onChoose) {
   return { table, cells, paint, place, near, choose, size, chosen: () => chosen };
 }
 
-// What cell `cell` shows after a round. Round 0 is the puzzle. Commits, scores and times are null where a method has none.
+// What cell `cell` shows after a round. Round 0 is the puzzle, with clues that clash. Commits, scores and times are null where a method has none.
 export function cellLook(trace, round, cell) {
   const clue = trace.puzzle[cell];
-  if (round === 0) return { digit: clue, kind: clue ? "clue" : "empty", score: null };
+  if (round === 0) {
+    const clash = trace.clashes !== undefined && trace.clashes.has(cell);
+    return { digit: clue, kind: clash ? "wrong" : clue ? "clue" : "empty", score: null, note: clash ? "clashes" : "" };
+  }
   const { values, committed, score } = trace.rounds[round - 1];
   const value = values[cell], settled = committed !== null && committed[cell];
   if (clue && !value && !settled) return { digit: clue, kind: "clue", score: null }; // nothing written there yet
@@ -77,7 +80,7 @@ export function cellLook(trace, round, cell) {
 
 // {puzzle, rounds} as the viewer draws it. Rounds may be appended while it is shown.
 export function viewOfGrid(table, trace) {
-  const count = trace.puzzle.length, empty = trace.puzzle.filter(digit => digit === 0).length;
+  const count = trace.puzzle.length, holes = () => trace.puzzle.filter(digit => digit === 0).length;
   const anyScore = () => trace.rounds.some(({ score }) => score !== null);
   const view = { kind: "grid", element: table, item: "cell", onChoose: null };
   const grid = makeGrid(table, count, () => view.onChoose && view.onChoose());
@@ -93,6 +96,7 @@ export function viewOfGrid(table, trace) {
       return look.kind === "committed" ? { ...look, round: (committedIn(cell) - 1) / spread } : look;
     });
     grid.paint(looks);
+    const empty = holes();
     const { committed, time } = round === 0 ? { committed: null, time: null } : trace.rounds[round - 1];
     const done = committed === null ? 0 : looks.filter(({ kind }) => kind === "committed").length;
     const commits = committed === null ? "" : `: ${done} of ${empty} committed`;

@@ -6,7 +6,7 @@ const pace = last => last > 12 ? Math.max(40, Math.min(450, 30000 / last)) : 110
 
 export function makePlayer(show) {
   let shown = 0, last = 0, timer = null;
-  const play = make("button", { type: "button", className: "play primary" }, "Play");
+  const play = make("button", { type: "button", className: "play" }, "Play");
   const back = make("button", { type: "button", className: "step", "aria-label": "One round back" }, "←");
   const next = make("button", { type: "button", className: "step", "aria-label": "One round on" }, "→");
   const slider = make("input", { type: "range", min: "0", max: "0", value: "0", step: "1", "aria-label": "Round" });

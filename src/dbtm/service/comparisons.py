@@ -1,0 +1,103 @@
+"""Folders of `dbtm referee` on a disk, read for those who look at them: tables of what was measured."""
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dbtm.checkpoint.folder import read_document
+from dbtm.core.errors import UsageError
+
+DOCUMENT = "referee.json"
+DEPTH, MOST_FOLDERS, MOST_ROWS = 3, 100, 5000
+_NUMBERS = (
+    "value", "low", "high", "n", "seeds", "used", "flops_per_sample", "seconds_per_sample", "entropy",
+    "matched_perplexity",
+)  # fmt: skip
+_TRAINING = ("flops", "seconds", "steps", "parameters", "peak_memory")
+
+
+def find_comparisons(places: Iterable[Path]) -> dict[str, Path]:
+    """{name: folder} of the comparisons under some folders, or of the folders themselves."""
+    found: dict[str, Path] = {}
+    for place in places:
+        for folder in _under(place, DEPTH):
+            inside = folder.relative_to(place).as_posix()
+            name = folder.resolve().name if inside == "." else inside
+            while name in found and found[name] != folder:
+                name += "'"
+            found[name] = folder
+            if len(found) >= MOST_FOLDERS:
+                break
+    return found
+
+
+def _under(folder: Path, depth: int) -> Iterator[Path]:
+    if (folder / DOCUMENT).is_file():
+        yield folder
+        return
+    if depth:
+        try:
+            inside = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+        except OSError:
+            return
+        for path in inside:
+            if not Path(path).name.startswith((".", "step-")):
+                yield from _under(Path(path), depth - 1)
+
+
+def read_comparison(folder: Path) -> dict[str, Any]:
+    """The task, its metric, and one row per entry and budget; a file that is no comparison is refused in a line."""
+    document = read_document(folder / DOCUMENT)
+    try:
+        metric = _of(document, "metric", dict)
+        entries = [_entry(entry) for entry in _of(document, "entries", list)]
+        settings = _of(document, "settings", dict)
+        return {
+            "task": str(_of(document, "task", str))[:80],
+            "metric": {
+                "title": str(metric["title"])[:200],
+                "lower_is_better": bool(metric["lower_is_better"]),
+                "share": bool(metric.get("share")),
+            },
+            "intervals": str(document.get("intervals", ""))[:1000],
+            "budget": {key: _number(value) for key, value in _of(settings, "budget", dict).items()},
+            "samples": _number(settings.get("n")),
+            "hardware": [str(name)[:200] for name in _of(document, "hardware", list)[:8]],
+            "commit": [str(name)[:80] for name in _of(document, "commit", list)[:8]],
+            "entries": [entry for entry, _ in entries],
+            "rows": [row for _, rows in entries for row in rows][:MOST_ROWS],
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{DOCUMENT} is damaged or of another version: {type(error).__name__}") from None
+
+
+def _entry(entry: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What an entry is, and its row at every budget of network evaluations; `nfe` is null for a method without one."""
+    names = {key: str(_of(entry, key, str))[:200] for key in ("label", "method", "about", "status")}
+    training = {key: _number(_of(entry, "training", dict).get(key)) for key in _TRAINING}
+    reasons = [str(reason)[:300] for reason in _of(entry, "reasons", list)[:8]]
+    rows = [
+        {
+            "label": names["label"],
+            "method": names["method"],
+            "nfe": int(budget) if budget.isdecimal() else None,
+            **{key: _number(found.get(key)) for key in _NUMBERS},
+        }
+        for budget, found in _of(entry, "budgets", dict).items()
+    ]
+    return {**names, "reasons": reasons, "training": training}, rows
+
+
+def _of(document: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = document[key]
+    if not isinstance(value, kind):
+        raise TypeError(key)
+    return value
+
+
+def _number(value: Any) -> float | int | None:
+    """A finite number, or None."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if known else None

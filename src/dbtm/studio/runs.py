@@ -1,0 +1,105 @@
+"""The room of runs: what is being trained, live, and what came of it."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dbtm.core.errors import UsageError
+from dbtm.studio.bodies import MOST_NFE, read_body
+from dbtm.studio.events import answer_with
+from dbtm.studio.jobs import Job
+from dbtm.studio.state import Studio, studio_of
+
+
+@dataclass(frozen=True)
+class RunSamplesBody:
+    nfe: int | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.nfe is not None and not 1 <= self.nfe <= MOST_NFE:
+            raise UsageError(f"nfe {self.nfe}: the studio takes 1 to {MOST_NFE} network evaluations")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed {self.seed}: give a whole number from 0 to 2^63 - 1")
+
+
+def find_run(studio: Studio, name: str) -> Path:
+    """The folder of a run by its name in the list; a name that is not there is 404, whatever it looks like."""
+    from dbtm.service.runs import find_runs
+
+    found = find_runs(studio.runs)
+    if name not in found:
+        raise HTTPException(404)
+    return found[name]
+
+
+async def all_runs(request: Request) -> Response:
+    studio = studio_of(request)
+
+    def listed() -> dict[str, Any]:
+        from dbtm.service.runs import find_runs, summarise
+
+        runs = [{"name": name, **asdict(summarise(run))} for name, run in find_runs(studio.runs).items()]
+        return {"runs": runs, "folders": [str(folder) for folder in studio.runs]}
+
+    return JSONResponse(await run_in_threadpool(listed))
+
+
+async def one_run(request: Request) -> Response:
+    """A run: where it stands, its checkpoints, and its records from byte `from` on."""
+    studio, name = studio_of(request), request.query_params.get("name", "")
+    start = request.query_params.get("from", "0")
+    if not (start.isascii() and start.isdecimal() and len(start) < 16):
+        raise UsageError("from: give a number of bytes")
+
+    def told() -> dict[str, Any]:
+        from dbtm.service.runs import list_checkpoints, read_records, summarise
+
+        run = find_run(studio, name)
+        read = read_records(run, int(start))
+        checkpoints = [asdict(note) for note in list_checkpoints(run, read.records)]
+        return {**asdict(summarise(run)), "name": name, "checkpoints": checkpoints, "metrics": asdict(read)}
+
+    return JSONResponse(await run_in_threadpool(told))
+
+
+async def settings(request: Request) -> Response:
+    studio, name = studio_of(request), request.query_params.get("name", "")
+
+    def told() -> list[dict[str, Any]]:
+        from dbtm.service.runs import run_settings
+
+        return [{**asdict(setting), "changed": setting.changed} for setting in run_settings(find_run(studio, name))]
+
+    return JSONResponse({"settings": await run_in_threadpool(told)})
+
+
+async def samples(request: Request) -> Response:
+    """Samples over training: a `sample` for every checkpoint, all from the same noise."""
+    studio, body = studio_of(request), await read_body(request, RunSamplesBody)
+    run = await run_in_threadpool(find_run, studio, request.query_params.get("name", ""))
+
+    def work(job: Job) -> dict[str, Any]:
+        from dbtm.service.runs import samples_over_training
+
+        count = 0
+        for sample in samples_over_training(run, body.nfe, body.seed, studio.progress(job), studio.shelf.device):
+            job.send("sample", asdict(sample))
+            count += 1
+        return {"samples": count}
+
+    return answer_with(studio.jobs, request, work)
+
+
+ROUTES = [
+    Route("/api/runs", all_runs),
+    Route("/api/runs/one", one_run),
+    Route("/api/runs/settings", settings),
+    Route("/api/runs/samples", samples, methods=["POST"]),
+]

@@ -1,0 +1,104 @@
+"""The room of Sudokus: puzzles, and solves that stream their rounds."""
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dbtm.studio.bodies import ModelBody, read_body
+from dbtm.studio.events import answer_with
+from dbtm.studio.jobs import Job
+from dbtm.studio.state import Studio, studio_of
+
+if TYPE_CHECKING:
+    from dbtm.viz.states import GridState
+
+_compiling = threading.Lock()  # the generator compiles when it is first used
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveBody(ModelBody):
+    puzzle: str
+
+
+@dataclass(frozen=True)
+class NewPuzzleBody:
+    clues: int = 30
+    seed: int = 0
+    box: int = 3
+
+
+def make_puzzle(clues: int, seed: int, box: int) -> str:
+    from dbtm.service.puzzles import new_puzzle
+
+    with _compiling:
+        return new_puzzle(clues, seed, box)
+
+
+async def puzzles(request: Request) -> Response:
+    """Built-in puzzles, and how many clues new ones may have."""
+
+    def listed() -> dict[str, Any]:
+        from dbtm.service.puzzles import BUILT_IN, FEWEST, MOST
+
+        built_in = [{"name": puzzle.name, "puzzle": puzzle.digits} for puzzle in BUILT_IN]
+        return {"built_in": built_in, "clues": {str(box): [FEWEST[box], MOST[box]] for box in FEWEST}}
+
+    return JSONResponse(await run_in_threadpool(listed))
+
+
+async def new_puzzle(request: Request) -> Response:
+    body = await read_body(request, NewPuzzleBody)
+    return JSONResponse({"puzzle": await run_in_threadpool(make_puzzle, body.clues, body.seed, body.box)})
+
+
+async def solve(request: Request) -> Response:
+    """A solve: `start`, a `round` for every network evaluation, `done`."""
+    studio, body = studio_of(request), await read_body(request, SolveBody)
+
+    def checked() -> tuple[Any, str]:
+        from dbtm.service.puzzles import read_puzzle
+
+        return read_puzzle(body.puzzle), studio.shelf.pick(body.model, "sudoku")
+
+    puzzle_C, model = await run_in_threadpool(checked)
+    return answer_with(studio.jobs, request, lambda job: run_solve(studio, job, body, puzzle_C, model))
+
+
+def run_solve(studio: Studio, job: Job, body: SolveBody, puzzle_C: Any, model: str) -> dict[str, Any]:
+    from dbtm.service.pages import solution_page
+    from dbtm.service.solving import SolveRequest
+    from dbtm.service.solving import solve as solve_puzzle
+    from dbtm.viz.sudoku_page import grid_document
+
+    sampler = studio.shelf.load(model)
+    request = SolveRequest(checkpoint=model, puzzle_C=puzzle_C, options=body.options(), seed=body.seed)
+    request.sampler(sampler)  # refuses wrong options before anything is sent
+    if len(puzzle_C) == studio.shelf.card(model).size:
+        job.send("start", {"puzzle": puzzle_C.tolist()})
+
+    def on_round(state: "GridState") -> None:
+        job.send("round", grid_document(state))
+
+    result = solve_puzzle(request, sampler, studio.progress(job), on_round)
+    return {
+        "last": grid_document(result.rounds[-1].settled()),
+        "solved": result.solved,
+        "violation": result.violation,
+        "nfe": result.nfe,
+        "budget": result.budget,
+        "milliseconds": round(result.milliseconds, 1),
+        "settings": result.settings,
+        "result": studio.results.keep(lambda: solution_page(result, body.options())),
+    }
+
+
+ROUTES = [
+    Route("/api/sudoku/puzzles", puzzles),
+    Route("/api/sudoku/puzzle", new_puzzle, methods=["POST"]),
+    Route("/api/sudoku/solve", solve, methods=["POST"]),
+]

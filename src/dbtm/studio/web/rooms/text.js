@@ -1,0 +1,180 @@
+// The room of texts: a beginning or a text with holes, written at one budget or at several side by side.
+import { make } from "../viewer/dom.js";
+import { viewOfSheet } from "../viewer/sheet.js";
+import { makeViewer } from "../viewer/viewer.js";
+import { chosenOptions, choice, samplerFields, setFields, tick, whole } from "../controls.js";
+import { copyText, makeWork, milliseconds, queuedWords } from "../work.js";
+import { noModel } from "./none.js";
+
+const OPTIONS = ["nfe", "temperature", "repetition_penalty", "scorer", "kappa", "top_p"];
+const SIDE_BY_SIDE = [1, 2, 4, 16];
+const HOLE = /_{2,}/;
+
+export async function open(place, params, context) {
+  const cards = await context.models("text");
+  if (!cards.length) return noModel(place, "Text", "dbtm train text --data DIR --out runs/text", "dbtm studio runs/text");
+  let lanes = [], fields = {}, focused = null;
+  const lanesPlace = make("div", { className: "sheets" }), beside = make("div", { className: "side one-colour" });
+
+  // -- what is asked for -------------------------------------------------------------------------------------------
+  const input = make("textarea", { id: "prompt", rows: 4, value: params.get("t") ?? "",
+    placeholder: "Begin a text, or leave this empty. Mark holes with ____ to have them filled." });
+  const model = choice("Model", cards.map(card => card.name), params.get("model") ?? cards[0].name, () => { fill(); remember(); });
+  const seed = whole("Seed", Number(params.get("seed")) || 0, () => remember());
+  const many = tick(`Same noise at ${SIDE_BY_SIDE.join(", ")} NFE, side by side`, params.has("many"), () => { fill(); remember(); });
+  const byRound = tick("Colour tokens by commit round", params.get("colour") !== "state", () => {
+    lanes.forEach(lane => lane.viewer.colour(byRound.get()));
+    remember();
+  });
+  const fieldsPlace = make("div", { className: "fields" });
+  const card = () => cards.find(each => each.name === model.get()) ?? cards[0];
+  function fill() {
+    fields = samplerFields(card(), () => remember(), OPTIONS);
+    setFields(fields, params);
+    many.element.hidden = !("nfe" in fields);
+    if (fields.nfe) fields.nfe.element.hidden = many.get();
+    fieldsPlace.replaceChildren(...Object.values(fields).map(field => field.element));
+  }
+  function remember() {
+    context.remember("text", { t: input.value, seed: seed.get() || null, many: many.get() ? 1 : null,
+      colour: byRound.get() ? null : "state", model: cards.length > 1 ? model.get() : null, ...chosenOptions(fields) });
+  }
+  function makeHole() {
+    const { selectionStart: from, selectionEnd: to, value } = input;
+    const before = value.slice(0, from), after = value.slice(to);
+    const left = before && !/\s$/.test(before) ? " " : "", right = after && !/^[\s.,;:!?]/.test(after) ? " " : "";
+    input.value = `${before}${left}____${right}${after}`;
+    input.focus();
+    input.selectionStart = input.selectionEnd = before.length + left.length + 4;
+    remember();
+  }
+  const given = () => HOLE.test(input.value) ? { infill: input.value } : { prompt: input.value };
+  input.addEventListener("change", remember);
+
+  // -- a lane: one budget ------------------------------------------------------------------------------------------
+  function makeLane(title) {
+    const lane = { sample: null, tokens: null, mark: null };
+    const sheet = make("div", { className: "sheet prose", "aria-label": `${title}: the text, token by token; arrow keys choose a token` });
+    const told = make("span", { className: "soft small", role: "status" });
+    const stagePlace = make("div", { className: "player-place" });
+    const save = make("a", { className: "button", hidden: true, download: "text.html" }, "Save as HTML");
+    const again = make("button", { type: "button", hidden: true, onclick: () => regenerate(lane) }, "Regenerate marked");
+    const copy = make("button", { type: "button", hidden: true, onclick: () => copyText(lane.text, context.say) }, "Copy text");
+    lane.element = make("section", { className: "sheet-lane", "aria-label": title },
+      make("div", { className: "head" }, make("h3", {}, title), told), sheet, stagePlace,
+      make("div", { className: "actions" }, again, copy, save));
+    lane.work = makeWork(() => showBusy());
+
+    function showMark() {
+      again.hidden = lane.mark === null || lane.tokens === null;
+      if (lane.mark) again.textContent = `Regenerate ${lane.mark[1] - lane.mark[0] + 1} marked`;
+      lane.viewer.view.spans.forEach((span, i) => span.classList.toggle("marked", lane.viewer.view.marked(i)));
+    }
+    function build(sample) {
+      lane.sample = sample;
+      lane.mark = null;
+      const view = viewOfSheet(sheet, sample);
+      view.marked = i => lane.mark !== null && i >= lane.mark[0] && i <= lane.mark[1];
+      view.onPick = (i, extend) => {
+        const from = extend && lane.mark ? lane.mark[2] : i;
+        lane.mark = extend || !(lane.mark && lane.mark[0] === i && lane.mark[1] === i) ? [Math.min(from, i), Math.max(from, i), from] : null;
+        showMark();
+      };
+      lane.viewer = makeViewer(view);
+      const tell = view.onChoose;
+      view.onChoose = () => { focusLane(lane); tell(); };
+      lane.viewer.colour(byRound.get());
+      stagePlace.replaceChildren(lane.viewer.player.element);
+    }
+    lane.write = async body => {
+      told.textContent = card().state === "ready" ? "Writing …" : "Loading the model …";
+      save.hidden = copy.hidden = again.hidden = true;
+      lane.tokens = null;
+      const clicked = performance.now();
+      try {
+        const done = await lane.work.run("/api/text/write", body, {
+          queued: ({ position }) => { told.textContent = queuedWords(position); },
+          start: sample => {
+            card().state = "ready";
+            told.textContent = "Writing …";
+            build({ ...sample, rounds: [] });
+            if (focused === null || focused.viewer === undefined || !lanes.includes(focused)) focusLane(lane);
+            else if (focused === lane) focusLane(lane, true);
+          },
+          round: round => {
+            lane.sample.rounds.push(round);
+            lane.viewer.refresh(lane.sample.rounds.length);
+            if (lane.sample.rounds.length === 1) sheet.dataset.firstRound = String(performance.now() - clicked);
+          },
+        });
+        if (done === null) { if (!lane.work.busy()) told.textContent = "Cancelled"; return; }
+        if (done.last) lane.sample.rounds[Math.max(0, lane.sample.rounds.length - 1)] = done.last.others || !lane.sample.rounds.length
+          ? done.last : { ...lane.sample.rounds.at(-1), ...done.last };
+        lane.viewer.refresh(lane.sample.rounds.length);
+        lane.tokens = done.tokens;
+        lane.text = done.text;
+        told.textContent = `${done.nfe} NFE, ${milliseconds(done.milliseconds)}`;
+        save.href = `/api/results/${done.result}`;
+        save.hidden = copy.hidden = false;
+        if (focused === lane) focusLane(lane, true);
+      } catch (error) {
+        told.replaceChildren(make("span", { className: "outcome bad" }, error.message));
+      }
+    };
+    return lane;
+  }
+  function regenerate(lane) {
+    const [from, to] = lane.mark;
+    const tokens = lane.tokens.map((token, i) => i >= from && i <= to ? null : token);
+    const settings = { ...chosenOptions(fields), ...(lane.nfe ? { nfe: lane.nfe } : {}) };
+    seed.set(seed.get() + 1); // the same noise would write the same words
+    remember();
+    lane.write({ tokens, model: model.get(), seed: seed.get(), ...settings });
+  }
+  function focusLane(lane, again = false) {
+    if ((focused === lane && !again) || !lane.viewer) return;
+    focused = lane;
+    beside.replaceChildren(optionsCard, lane.viewer.parts.history, lane.viewer.parts.legend);
+  }
+  function showBusy() {
+    cancel.disabled = !lanes.some(lane => lane.work.busy());
+  }
+  function write() {
+    lanes.forEach(lane => lane.work.cancel());
+    const budgets = many.get() && fields.nfe ? SIDE_BY_SIDE : [null];
+    if (lanes.length !== budgets.length || lanes.some((lane, i) => lane.nfe !== budgets[i])) {
+      focused = null;
+      lanes = budgets.map(nfe => Object.assign(makeLane(nfe === null ? "Text" : `${nfe} NFE`), { nfe }));
+      lanesPlace.className = lanes.length > 1 ? "sheets many" : "sheets";
+      lanesPlace.replaceChildren(...lanes.map(lane => lane.element));
+    }
+    remember();
+    for (const lane of lanes) {
+      const options = { ...chosenOptions(fields), ...(lane.nfe === null ? {} : { nfe: lane.nfe }) };
+      lane.write({ ...given(), model: model.get(), seed: seed.get(), ...options });
+    }
+  }
+
+  const writeButton = make("button", { type: "button", className: "primary", onclick: write }, "Write");
+  const cancel = make("button", { type: "button", disabled: true, onclick: () => lanes.forEach(lane => lane.work.cancel()) }, "Cancel");
+  const hole = make("button", { type: "button", onclick: makeHole }, "Make a hole");
+  const other = make("button", { type: "button", onclick: () => { seed.set(seed.get() + 1); write(); } }, "Another");
+  const optionsCard = make("section", { className: "card" }, make("h2", {}, "Setting"), cards.length > 1 && model.element,
+    many.element, byRound.element, make("hr"), fieldsPlace, seed.element);
+  fill();
+  beside.replaceChildren(optionsCard);
+  input.addEventListener("keydown", event => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); write(); } });
+  place.append(
+    make("header", {}, make("h1", {}, "Text"),
+      make("p", {}, "A small model writes all tokens at once; each further round renoises what it is unsure of and maps again.")),
+    make("div", { className: "bench" },
+      make("div", { className: "side" },
+        make("div", { className: "prompt-box" },
+          make("div", {}, make("label", { htmlFor: "prompt", className: "small soft" }, "Your text"), input),
+          make("div", { className: "actions" }, writeButton, cancel, hole, other)),
+        lanesPlace,
+        make("p", { className: "hint" }, "Choose a token to see what else the model considered, round by round. Click one token, ",
+          "shift-click another (or shift and arrow keys) to mark a span, then regenerate it in place.")),
+      beside));
+  return () => lanes.forEach(lane => lane.work.cancel());
+}
