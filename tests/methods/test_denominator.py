@@ -58,7 +58,7 @@ def gradients(method):
     return out
 
 
-@pytest.mark.parametrize("name", ["dbtm", "mdlm", "ar", "flm"])
+@pytest.mark.parametrize("name", ["dbtm", "mdlm", "ar", "flm", "fmlm", "fmlm-plus"])
 def test_micro_batches_of_unequal_prompts_add_up_to_the_whole(name):
     method, whole = method_of(name), batch()
     terms = backward(method, whole)

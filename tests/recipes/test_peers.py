@@ -13,6 +13,8 @@ SHARED = {
     "optim": {"name": "adamw", "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "schedule": "constant"},
     "model": {"ffn": 4, "cond_dim": 128, "dropout": 0.1, "gate_init": 0.0},
 }
+OTHERWISE = {"fmlm": {"optim": {"betas": (0.9, 0.95)}}}
+"""Settings in which a method's released code differs from the others'."""
 OF_A_SET = {
     "lm1b": {"task": {"vocab": 30_522, "length": 128}, "model": {"width": 768, "depth": 12, "heads": 12}},
     "owt": {"task": {"vocab": 50_257, "length": 1_024}, "model": {"width": 768, "depth": 12, "heads": 12}},
@@ -42,7 +44,7 @@ def test_what_all_of_them_share(method, data):
     assert name in RECIPES
     run = recipe(name)
     assert (run.recipe, run.method_name) == (name, method)
-    has(run, SHARED)
+    has(run, {section: values | OTHERWISE.get(method, {}).get(section, {}) for section, values in SHARED.items()})
     has(run, OF_A_SET[data])
     assert loads(dumps(run)) == run
 
@@ -70,3 +72,20 @@ def test_duo_has_its_curriculum_on_text_alone():
     assert [s.curriculum for s in settings] == [500_000, 500_000, 0, 0]
     assert [(s.gamma_min, s.gamma_max) for s in settings[:2]] == [(-3.5, -1.75), (-3.55, -1.85)]
     assert all(s.tau == 1e-3 for s in settings)
+
+
+def test_flows_cap_attention_and_logits_as_published():
+    for method in ("flm", "fmlm", "fmlm-plus"):
+        for data in SETS:
+            capped = data != "sudoku" or method == "fmlm-plus"
+            run = recipe(f"{data}-{method}")
+            assert (run.model.softcap, run.method.logit_cap) == ((50, 30) if capped else (0, 0)), run.recipe
+
+
+def test_a_student_has_the_network_and_cap_of_its_teacher():
+    for data in SETS:
+        student, teacher = recipe(f"{data}-fmlm"), recipe(f"{data}-flm")
+        assert student.model == teacher.model
+        assert student.method.logit_cap == teacher.method.logit_cap
+    assert [recipe(f"{data}-fmlm").train.batch for data in ("lm1b", "owt")] == [512, 128]
+    assert recipe("lm1b-fmlm").train.steps == 100_000

@@ -21,6 +21,9 @@ RECIPES = {
     "own": (),
 }
 
+ALONE = {"fmlm": ("method.diagonal=data",)}
+"""Settings by which a method trains without a teacher."""
+
 
 def request_of(recipe, method, prepared, out, *changes):
     more = {"vocab": 5, "length": 6} if recipe == "own" else {}
@@ -28,11 +31,11 @@ def request_of(recipe, method, prepared, out, *changes):
     return TrainRequest(recipe, method, changes, out=out, data=prepared.get(recipe), **more)
 
 
-@pytest.mark.parametrize("method", [name for name in BUILT_IN if not METHODS.get(name).needs])
+@pytest.mark.parametrize("method", [name for name in BUILT_IN if not METHODS.get(name).needs or name in ALONE])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_method_trains_on_every_task(recipe, method, prepared, tmp_path):
     """Trained, measured, saved, loaded, sampled with a prompt, and resumed."""
-    folder = train(request_of(recipe, method, prepared, tmp_path / "run"))
+    folder = train(request_of(recipe, method, prepared, tmp_path / "run", *ALONE.get(method, ())))
     saved = json.loads((folder / "config.json").read_text())
     assert saved["method"]["name"] == method
     sampler = load(folder, device="cpu")

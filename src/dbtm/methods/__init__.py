@@ -7,6 +7,8 @@ BUILT_IN = {
     "dbtm": "dbtm.methods.dbtm",
     "duo": "dbtm.methods.duo",
     "flm": "dbtm.methods.flow.flm",
+    "fmlm": "dbtm.methods.flow.fmlm",
+    "fmlm-plus": "dbtm.methods.flow.fmlm_plus",
     "mdlm": "dbtm.methods.mdlm",
 }
 

@@ -49,13 +49,22 @@ PEERS = {
     "mdlm": "MDLM, masked diffusion",
     "flm": "FLM, a flow to one-hots",
     "duo": "Duo, uniform-token diffusion",
+    "fmlm": "FMLM, FLM's flow map (--init RUN)",
+    "fmlm-plus": "FMLM+, a flow map with posterior refinement",
 }
 """Other methods, each with a module of recipes: the published settings on the sets below."""
 
 SETS = {"lm1b": "LM1B", "owt": "OpenWebText", "sudoku": "Sudoku 9 x 9", "tinygsm": "TinyGSM"}
 
+OURS = {("fmlm", "sudoku"), ("fmlm", "tinygsm"), ("fmlm-plus", "lm1b")}
+"""Recipes for which nothing is published: the method's settings of other sets."""
+
 RECIPES |= {
-    f"{data}-{method}": Entry(method.replace("-", "_").replace("+", "_"), data, f"{title}: {words}, as published")
+    f"{data}-{method}": Entry(
+        method.replace("-", "_"),
+        data,
+        f"{title}: {words}, {'our reading' if (method, data) in OURS else 'as published'}",
+    )
     for method, words in PEERS.items()
     for data, title in SETS.items()
 }

@@ -56,6 +56,13 @@ def two_time(x_BLV: Tensor, s: Tensor, t: Tensor, clean_BL: Tensor | None = None
     return torch.where(same, denoiser(x_BLV, s, clean_BL), delta)
 
 
+def two_time_of_tokens(x_BLV: Tensor, s_BL: Tensor, t_BL: Tensor, steps: int = 200) -> Tensor:
+    """The same where every token has its own times, 1 where it is clean."""
+    clean = s_BL == 1
+    s, t = (torch.where(clean, 0.0, x).amax(1).double() for x in (s_BL, t_BL))
+    return two_time(x_BLV, s, t, clean, steps)
+
+
 class Exact(nn.Module):
     """A network whose trunk state is log p(x, *times) + `free`, a parameter that starts at 0: its gradient is that of
     the logits. The embedding is the identity, so an embedded state is the state itself.
@@ -82,4 +89,5 @@ class Exact(nn.Module):
     def hidden(self, h: Tensor, dh=None, times=(), rates=None, cache=None):
         self.calls += 1
         logits = self.p(h, *times).clamp(min=1e-300).log()
-        return (logits if self.free is None else logits + self.free), None
+        learned = self.free is not None and len(self.free) == len(h)  # the pass that is trained has all rows
+        return (logits + self.free if learned else logits), None

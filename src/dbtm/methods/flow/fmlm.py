@@ -1,0 +1,197 @@
+"""FMLM: the map along FLM's flow, distilled into one network of two times, delta_{s,t} (`simplex.flowmap`).
+
+Half of the rows have s = t and learn the denoiser of a frozen FLM (or, without a teacher, the data); the others learn
+delta_{s,t} from two shorter steps of the network itself. With the exact map every number of steps gives the data's law.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from dbtm import losses
+from dbtm.config import RunConfig
+from dbtm.core.errors import UsageError
+from dbtm.losses.soft_head import Target
+from dbtm.methods import register_method
+from dbtm.methods.base import Examples, Method, Part
+from dbtm.methods.flow.fmlm_plus import two_time_network
+from dbtm.methods.flow.options import FlowConfig, FlowOptions, noise_of, share
+from dbtm.methods.flow.pairs import Pairs, draw_pairs, two_steps
+from dbtm.methods.flow.readout import Readout
+from dbtm.methods.flow.walk import Move, Step, walk
+from dbtm.nn import Backbone
+from dbtm.sampling import Given, Trace, Watch
+from dbtm.sampling.prior import Prior
+from dbtm.simplex import State
+from dbtm.simplex.flowmap import churn_target, churned, renoised
+from dbtm.theory.clock import RecoveryClock
+
+NOISE = 51  # stream of random numbers of training
+SECOND_TIME = ("trunk.time.up.1.", "trunk.time.down.1.")  # what a network of one time lacks
+
+
+@dataclass(frozen=True)
+class Config(FlowConfig):
+    """Who teaches the diagonal, and where the student starts."""
+
+    name: ClassVar[str] = "fmlm"
+
+    diagonal: Literal["teacher", "data"] = "teacher"
+    """What rows with s = t learn: the distributions of a frozen FLM, or, without a teacher, the data."""
+    student: Literal["teacher", "random"] = "teacher"
+    """Where the student's weights come from: the teacher's, or from scratch."""
+    edge: float = 1 / 32
+    """Share of the rows with two times that learn the whole way, from noise to data in one step."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        share(self.edge, "method.edge")
+
+
+@dataclass(frozen=True)
+class Options(FlowOptions):
+    """Steps of the map, even in the recovery clock."""
+
+    nfe: int = 4
+    """Network evaluations: steps of the map."""
+    churn: float = 0.0
+    """Share of the noise that every step but the last draws anew, 0 to 1."""
+    churn_form: Literal["published", "exact"] = "published"
+    """How: as published, or such that the law of the state stays exact for every share."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        share(self.churn, "sample.churn")
+
+
+@register_method
+class FMLM(Method[Config, Options]):
+    """A teacher's denoiser on the diagonal s = t, two steps in place of one off it."""
+
+    name = "fmlm"
+    needs = frozenset({"teacher"})
+    teacher = "flm"
+
+    def __init__(self, config: RunConfig):
+        super().__init__(config)
+        if self.settings.diagonal == "data":
+            self.needs = frozenset()  # type: ignore[misc]
+
+    def build(self) -> Backbone:
+        return two_time_network(self, per_token=False)
+
+    def start(self) -> Method:
+        super().start()
+        if self.settings.diagonal == "teacher":
+            with torch.random.fork_rng():
+                teacher = Backbone(self.shape, self.config.model, times=1)
+            teacher.position_ids.copy_(self.network.position_ids)
+            self.frozen["teacher"] = teacher.requires_grad_(False).eval()
+        return self
+
+    @cached_property
+    def clock(self) -> RecoveryClock:
+        return RecoveryClock(self.shape.vocab)
+
+    # -- the teacher -----------------------------------------------------------------------------------------------
+
+    def check_teacher(self, saved: RunConfig) -> None:
+        """An FLM of the same cap: the cap is part of the teacher, but not among its weights."""
+        super().check_teacher(saved)
+        cap = saved.method.logit_cap  # type: ignore[attr-defined]
+        if cap != self.settings.logit_cap:
+            raise UsageError(f"the teacher was trained with method.logit_cap={cap}: set it for the student too")
+
+    def adopt(self, weights: dict[str, Tensor]) -> None:
+        """The teacher takes the weights, and the student too unless it starts from scratch. The embedding of its second
+        time starts at zero.
+        """
+        for teacher in self.frozen.values():
+            teacher.load_state_dict(weights)
+        if self.settings.student == "teacher":
+            own = self.network.state_dict()
+            self.network.load_state_dict({k: v for k, v in own.items() if k.startswith(SECOND_TIME)} | weights)
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        """Mean cross-entropy of the tokens that are not given, towards both kinds of target."""
+        network, tokens, free = self.network, examples.tokens, ~examples.prompt
+        readout = Readout(network, self.settings.logit_cap)
+        pairs = draw_pairs(examples, self.config.train.batch, self.settings.edge)
+        same, apart = pairs.same, pairs.apart
+        s, u, t = pairs.s, (pairs.s + pairs.t) / 2, pairs.t
+        linear = tuple(torch.where(free, self.clock.t(x)[:, None], 1.0) for x in (s, u, t))
+        rows = self.rows(free[same]), self.rows(free[apart])
+        noise = noise_of(network, examples.key(NOISE))
+        state = State(tokens, (1 - linear[0]).to(noise.dtype), noise)
+        h, _ = network.embed(state)
+        s_, u_, t_ = (x[apart] for x in (s, u, t))
+        to_, by_, end_ = (x[apart] for x in linear)
+        target = two_steps(self.read, readout, h.detach()[apart], (s_, u_, t_), (to_, by_, end_))
+        taught = self.taught(state, pairs) if self.frozen else None
+        trunk, count = self.read(h, (s, t)), examples.count()
+        beta = free / count
+        if taught is None:
+            diagonal, per_same = readout.token_loss(trunk[same], tokens[same], beta[same], rows[0])
+        else:
+            diagonal, per_same = readout.loss(trunk[same], taught, beta[same], rows[0])
+        semigroup, per_apart = readout.loss(trunk[apart], target, beta[apart], rows[1])
+        terms = {
+            "diagonal": losses.total(per_same * free[same], count),
+            "semigroup": losses.total(per_apart * free[apart], count),
+        }
+        yield Part(diagonal + semigroup, terms)
+
+    def read(self, h: Tensor, times: tuple[Tensor, ...]) -> Tensor:
+        return self.network.hidden(h, times=times)[0]
+
+    @torch.no_grad()
+    def taught(self, state: State, pairs: Pairs) -> Target:
+        """The teacher's distributions on the rows with one time."""
+        teacher = self.frozen["teacher"]
+        h, _ = teacher.embed(state.rows(pairs.same))
+        trunk = teacher.hidden(h, times=(pairs.s[pairs.same],))[0].flatten(0, 1)
+        readout = Readout(teacher, self.settings.logit_cap)
+        return lambda index: readout.probabilities(trunk[index])
+
+    # -- sampling --------------------------------------------------------------------------------------------------
+
+    def evaluator(self, network: Backbone, replay: bool) -> Prior:
+        return Prior(network)
+
+    def sample(self, network: Prior, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+        """k steps between tau = 0, 1/k, ..., 1; the last one's most likely token is the answer."""
+        readout = Readout(network.model, self.settings.logit_cap)
+        steps = map_steps(self.clock, options.nfe, options.churn, options.churn_form)
+        return walk(readout, network, given, options, seed, watch, steps)
+
+
+def map_steps(clock: Any, k: int, churn: float = 0.0, form: str = "published") -> Iterator[Step]:
+    """k steps of a map along a grid that is even in its clock; `clock` has t(tau) and tau(t)."""
+    grid = clock.t(torch.arange(k + 1, dtype=torch.float64) / k).tolist()
+    for i in range(k - 1):
+        now, after = grid[i], grid[i + 1]
+        if not churn:
+            yield Step((i / k, (i + 1) / k), _move(now, after), after)
+            continue
+        reached = churn_target(after, churn)
+        yield Step((i / k, clock.tau(reached)), _churn(now, reached, after, churn, form), after)
+    yield Step(((k - 1) / k, 1.0), None, 1.0)
+
+
+def _move(now: float, after: float) -> Move:
+    """X_{now,after}."""
+    return lambda h, mean, _: torch.lerp(h, mean, (after - now) / (1 - now))
+
+
+def _churn(now: float, reached: float, after: float, churn: float, form: str) -> Move:
+    """A step further than `after`, and back to it by fresh noise."""
+    if form == "exact":
+        go = _move(now, reached)
+        return lambda h, mean, fresh: renoised(go(h, mean, fresh), fresh().to(h.dtype), reached, after)
+    return lambda h, mean, fresh: churned(h, mean, fresh().to(h.dtype), now, after, churn)

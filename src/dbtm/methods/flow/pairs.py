@@ -1,0 +1,69 @@
+"""What flow maps train on: pairs of times for every row, half of them equal, and targets made of two shorter steps.
+
+Times of the network's clock are called s and t; `linear` ones are those of x_t = (1 - t) noise + t e_x.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dbtm.losses.soft_head import Target
+from dbtm.methods.base import Examples
+from dbtm.methods.flow.readout import Readout
+from dbtm.methods.times import places, stratified
+from dbtm.simplex.flowmap import advance, first_share
+
+DISTANCE, START, EDGE = 31, 32, 33  # streams of random numbers
+
+Rows = slice | Tensor
+Read = Callable[[Tensor, tuple[Tensor, ...]], Tensor]  # (embedded state, times) to trunk state
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Start and end of every row's step, (B,) float64; `same` and `apart` are the rows with s = t and those without."""
+
+    s: Tensor
+    t: Tensor
+    same: Rows
+    apart: Rows
+
+
+def draw_pairs(examples: Examples, n: int, edge: float) -> Pairs:
+    """A distance d ~ U(0, 1), then s ~ U(0, 1 - d), t = s + d, both stratified over the batch of n rows. Every second
+    row has s = t = d instead; a share `edge` of the others goes all the way, from 0 to 1.
+    """
+    d, u, e = (stratified(examples, stream, n, permuted=True) for stream in (DISTANCE, START, EDGE))
+    even = places(examples) % 2 == 0
+    s = torch.where(even, d, torch.where(e < edge, 0.0, u * (1 - d)))
+    t = torch.where(even, d, torch.where(e < edge, 1.0, (u * (1 - d) + d).clamp(max=1.0)))
+    if len(even) % 2:  # a micro-batch of an odd size may start with either kind
+        return Pairs(s, t, even.nonzero().squeeze(-1), (~even).nonzero().squeeze(-1))
+    return Pairs(s, t, slice(0, None, 2), slice(1, None, 2))
+
+
+@torch.no_grad()
+def two_steps(
+    read: Read,
+    readout: Readout,
+    h_BLD: Tensor,
+    times: tuple[Tensor, Tensor, Tensor],
+    linear: tuple[Tensor, Tensor, Tensor],
+) -> Target:
+    """delta_{s,t}(x) by way of u, from the network itself: g delta_{s,u}(x) + (1 - g) delta_{u,t}(X_{s,u}(x)).
+
+    `times` (s, u, t) are as the network is given them, `linear` (B, L) with 1 at clean positions, which do not move.
+    """
+    (s, u, t), (s_BL, u_BL, t_BL) = times, linear
+    first = read(h_BLD, (s, u))
+    mean = readout.mean_embedding(first).to(h_BLD.dtype)
+    second = read(advance(h_BLD, mean, s_BL[..., None], u_BL[..., None]), (u, t)).flatten(0, 1)
+    first, g = first.flatten(0, 1), first_share(s_BL, u_BL, t_BL).flatten()
+
+    def target(index: Tensor) -> Tensor:
+        p, q = readout.probabilities(first[index]), readout.probabilities(second[index])
+        return torch.lerp(q, p, g[index, None].to(p.dtype))
+
+    return target
