@@ -1,5 +1,7 @@
 """`dbtm reproduce NAME`: a table or figure of the paper, ours beside the paper's numbers; `dbtm reproduce list`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +13,7 @@ from dbtm.cli.options import Device
 from dbtm.core.errors import UsageError, nearest
 
 if TYPE_CHECKING:
+    from dbtm.service.progress import Progress
     from dbtm.service.reproduction.entry import Entry, Plan
     from dbtm.service.reproduction.running import Reproduction
     from dbtm.service.reproduction.steps.base import Resources
@@ -170,7 +173,7 @@ def _run(entry: "Entry", scale: str, out: Path, resources: "Resources", json_fil
     _refuse(entry, entry.plan(scale), scale, resources)
     request = ReproductionRequest(name=entry.label, scale=scale, out=out, resources=resources)
     try:
-        with common.shown_progress() as progress:
+        with _shown_progress() as progress:
             result = reproduce(request, progress)
     except (Cancelled, KeyboardInterrupt):
         complain(f"stopped; what is done is in {out}: run the same command to go on")
@@ -181,6 +184,29 @@ def _run(entry: "Entry", scale: str, out: Path, resources: "Resources", json_fil
     _print(result)
     tables.write_json(json_file, _document(result))
     tables.print_paths(*result.files, json_file)
+
+
+@contextmanager
+def _shown_progress() -> "Iterator[Progress]":
+    """One bar for all stages, with the time left; where there is no terminal, a line for every stage."""
+    from dbtm.service.progress import Progress
+
+    with common.progress_bar() as bars:
+        bar = bars.add_task("starting", total=None)
+
+        class Shown(Progress):
+            def stage(self, name: str, total: int | None = None) -> None:
+                bars.reset(bar, description=name, total=total)
+                if bars.disable:
+                    say(name, error=True)
+
+            def advance(self, done: int, total: int | None = None) -> None:
+                bars.update(bar, completed=done, **({} if total is None else {"total": total}))
+
+            def note(self, text: str) -> None:
+                say(f"warning: {text}", error=True)
+
+        yield Shown()
 
 
 def _document(result: "Reproduction") -> dict[str, Any]:

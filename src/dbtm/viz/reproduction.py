@@ -14,6 +14,8 @@ from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
 GIVEN, COMMITTED, REFINING = "#8080a0", "#0085B8", "#6B67EE"  # the paper's colours
 _MARKS = "osD^vP"
 _COLUMNS = 96  # characters of a line of text
+_FONT = 7.6  # points
+_CHARACTER = 0.602 * _FONT / 72  # inches: the width of the monospaced font that matplotlib brings along
 Curve = tuple[Sequence[float], Sequence[float]]
 
 
@@ -69,7 +71,7 @@ def draw_texts(panels: Mapping[str, tuple[Sequence[str], Sequence[bool] | None]]
     rows = sum(len(each) + 2 for each in lines.values())
     height = 0.14 * rows + 0.2
     with mpl.rc_context(RC):
-        figure = Figure(figsize=(8.0, height))
+        figure = Figure(figsize=(_COLUMNS * _CHARACTER / 0.96, height))
         ax = figure.add_axes((0.02, 0.0, 0.96, 1.0))
         ax.set(xlim=(0, _COLUMNS), ylim=(-rows, 0.5))
         ax.set_axis_off()
@@ -80,7 +82,14 @@ def draw_texts(panels: Mapping[str, tuple[Sequence[str], Sequence[bool] | None]]
                 y += 1
                 for start, piece, colour in line:
                     ax.text(
-                        start, -y, piece, color=colour, va="top", fontsize=7.6, family="monospace", parse_math=False
+                        start,
+                        -y,
+                        piece,
+                        color=colour,
+                        va="top",
+                        fontsize=_FONT,
+                        family="DejaVu Sans Mono",
+                        parse_math=False,
                     )
             y += 2
     return figure

@@ -121,3 +121,26 @@ def test_ours_has_the_papers_rows():
         paper = results.papers_table(label)
         assert list(rows) == list(paper.rows)
         assert all(list(cells) == list(paper.columns) for cells in rows.values())
+
+
+def test_a_flow_map_is_told_of_the_methods_themselves():
+    from dbtm.service.reproduction.entries.settings import times_and_teachers
+
+    rows = times_and_teachers()
+    assert (rows["time conditioning"]["DBTM"], rows["teacher"]["DBTM"]) == ("no", "no")
+
+
+def test_rivals_are_those_that_exist():
+    from dbtm.core.registry import METHODS
+    from dbtm.service.reproduction.entries import runs
+    from dbtm.service.reproduction.entries.rivals import RIVALS, trained
+    from dbtm.service.reproduction.entry import TRIAL
+
+    found, missing = trained((*RIVALS,), runs.base(TRIAL), runs.OURS)
+    assert {"AR", "MDLM"} <= set(found)
+    assert set(found) | set(missing) == set(RIVALS)
+    for name, run in found.items():
+        assert run.method == RIVALS[name]
+        assert run.changes, "the size of our run"
+        needs = METHODS.get(run.method).needs
+        assert (run.init is not None) == ("teacher" in needs)

@@ -133,17 +133,31 @@ def _result(space: Workspace, step: Step) -> dict[str, Any]:
 def compare(entry: Entry, plan: Plan, scale: str, found: Found) -> Comparison:
     """Ours beside the paper's, and beside what stands in results/."""
     whose = f"{scale} ({plan.tag})" if plan.tag else scale
+    ours, paper = plan.table(found), papers_table(entry.label)
     return Comparison(
         entry.label,
         "exact" if entry.exact and not plan.differs else whose,
-        plan.table(found),
-        papers_table(entry.label),
+        ours,
+        paper,
         plan.differs,
         standing(entry),
         tuple(f"results/{name}.json" for name in entry.sources),
-        plan.notes,
+        (*plan.notes, *_unequal(entry, ours, paper)),
         {} if plan.texts is None else plan.texts(found),
     )
+
+
+def _unequal(entry: Entry, ours: Table, paper: Table) -> Iterator[str]:
+    """Of a table that should be the paper's own: where it is not."""
+    if not entry.exact or not entry.label.startswith("tab:") or entry.plan("small").differs:
+        return
+    cells = [
+        f"{row} ({column})"
+        for row, values in paper.rows.items()
+        for column, value in values.items()
+        if value is not None and ours.get(row, column) != value
+    ]
+    yield f"not as the paper prints it: {', '.join(cells)}" if cells else "every cell is as the paper prints it"
 
 
 def standing(entry: Entry) -> Table | None:

@@ -1,59 +1,59 @@
 """The paper's rivals as methods of ours: which exist here, and which are missing."""
 
-from typing import NamedTuple
-
 from dbtm.core.errors import UsageError
 from dbtm.core.registry import METHODS
 from dbtm.service.reproduction.steps.training import Train
 
-
-class Rival(NamedTuple):
-    """A method of the paper's tables by our names."""
-
-    method: str
-    teacher: str | None = None
-    """The method that its teacher is trained by."""
-
-
 RIVALS = {
-    "AR": Rival("ar"),
-    "MDLM": Rival("mdlm"),
-    "Duo": Rival("duo"),
-    "CANDI": Rival("candi"),
-    "FLM": Rival("flm"),
-    "S-FLM": Rival("sflm"),
-    "MDLM + SDTT": Rival("sdtt", "mdlm"),
-    "MDLM + Di4C": Rival("di4c", "mdlm"),
-    "Duo + DCD": Rival("dcd", "duo"),
-    "FMLM": Rival("fmlm", "flm"),
-    "FMLM+": Rival("fmlm-plus", "flm"),
-    "CFM": Rival("cfm", "flm"),
-    "DFM (PSD)": Rival("dfm", "flm"),
+    "AR": "ar",
+    "MDLM": "mdlm",
+    "Duo": "duo",
+    "CANDI": "candi",
+    "FLM": "flm",
+    "S-FLM": "sflm",
+    "MDLM + SDTT": "sdtt",
+    "MDLM + Di4C": "di4c",
+    "Duo + DCD": "dcd",
+    "FMLM": "fmlm",
+    "FMLM+": "fmlm-plus",
+    "CFM": "cfm",
+    "DFM (PSD)": "dfm",
 }
+"""Names of the paper's tables, and our methods of that kind."""
 
 
 def trained(names: tuple[str, ...], run: Train, method_changes: tuple[str, ...]) -> tuple[dict[str, Train], list[str]]:
     """Runs of the rivals that exist here, on the task and network of a run of ours, and the names of the others.
 
-    `method_changes` are settings of the run that belong to our method alone: a rival has its own defaults.
+    `method_changes` are settings of the run that belong to our method alone: a rival has its own defaults. A method
+    that needs a teacher starts from a run of the method that trains one.
     """
     changes = tuple(change for change in run.changes if change not in method_changes)
     found, missing = {}, []
     for name in names:
-        rival = RIVALS.get(name)
-        if rival is None or not {rival.method, rival.teacher or rival.method} <= set(METHODS.names()):
-            missing.append(name)
-            continue
-        kwargs = {"recipe": run.recipe, "changes": changes, "data": run.data, "seconds": run.seconds}
-        teacher = None if rival.teacher is None else Train(method=rival.teacher, **kwargs)  # type: ignore[arg-type]
-        step = Train(method=rival.method, init=teacher, **kwargs)  # type: ignore[arg-type]
-        try:
-            step.configuration()
-        except UsageError:
+        step = _run(RIVALS.get(name, ""), run, changes)
+        if step is None:
             missing.append(name)
         else:
             found[name] = step
     return found, missing
+
+
+def _run(method: str, like: Train, changes: tuple[str, ...]) -> Train | None:
+    """A method's run, or None where the method is not here or does not take the settings."""
+    if method not in METHODS.names():
+        return None
+    cls, teacher = METHODS.get(method), None
+    if "teacher" in cls.needs:
+        teacher = _run(cls.teacher, like, changes)
+        if teacher is None:
+            return None
+    step = Train(recipe=like.recipe, changes=changes, method=method, init=teacher, data=like.data, seconds=like.seconds)
+    try:
+        step.configuration()
+    except UsageError:
+        return None
+    return step
 
 
 def missing_note(missing: list[str]) -> tuple[str, ...]:

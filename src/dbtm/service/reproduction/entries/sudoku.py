@@ -126,7 +126,7 @@ def _reasoning_paper() -> Plan:
         kappas=(0.999,),
         options=(("scorer", "quality"),),
     )
-    note = "the paper quotes its rivals' numbers; train one with `dbtm train sudoku-paper` or `tinygsm` and its method"
+    note = "the paper quotes its rivals' numbers; recipes as sudoku-mdlm and tinygsm-mdlm train them as published"
     return Plan({"paper": solved, "gsm8k": maths.paper_answers((1, 32))}, _reasoning_table, notes=(note,))
 
 

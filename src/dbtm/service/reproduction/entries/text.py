@@ -83,7 +83,7 @@ def _language_paper() -> Plan:
     return Plan(steps, _table, notes=_QUOTED)
 
 
-_QUOTED = ("the paper quotes its rivals' numbers; train one with `dbtm train lm1b` and its method",)
+_QUOTED = ("the paper quotes its rivals' numbers; recipes as lm1b-mdlm and owt-mdlm train them as published",)
 
 
 def _nfe_small(size: Size) -> Plan:
