@@ -201,7 +201,7 @@ def _shown_progress() -> "Iterator[Progress]":
                     say(name, error=True)
 
             def advance(self, done: int, total: int | None = None) -> None:
-                bars.update(bar, completed=done, **({} if total is None else {"total": total}))
+                bars.update(bar, completed=done, total=total)
 
             def note(self, text: str) -> None:
                 say(f"warning: {text}", error=True)
