@@ -1,14 +1,16 @@
 # make demo: set up and run the main job.   make test: set up and run the tests.   make lint: ruff and mypy.
 # make fuzz MINUTES=10: damaged inputs for every reader.   make kill N=100: training killed, doubled, out of disk.
+# make docs: the documentation site, in build/site.
 # make test-kernels: set up and run the tests of the GPU kernels without a GPU, in Triton's interpreter.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 TRITON := .venv/.triton
+DOCS := .venv/.docs
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-kernels fuzz kill lint clean
+.PHONY: demo docs test test-kernels fuzz kill lint clean
 
 demo: $(READY)
 	$(BIN)/dbtm demo
@@ -36,6 +38,13 @@ $(READY): pyproject.toml constraints.txt
 $(TRITON): $(READY)
 	$(INSTALL) triton
 	touch $(TRITON)
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+$(DOCS): $(READY) mkdocs.yml
+	$(INSTALL) -e '.[docs]'
+	touch $(DOCS)
 
 clean:
 	rm -rf .venv build dist
