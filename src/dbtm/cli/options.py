@@ -40,6 +40,7 @@ SAMPLER: dict[str, Any] = {
     "remask": _option(str, "mdlm: mask tokens again (ReMDM): none, cap, rescale, confidence or loop."),
     "eta": _option(float, "mdlm: strength of remasking (default: the published one)."),
     "psi": _option(float, "duo: share of the posterior in a step; the rest noises a clean draw anew."),
+    "velocity": _option(str, "s-flm: move towards the exact mean, a token that is drawn (sample), or the top one."),
     "sigma": _option(float, "Scale of the prior noise."),
     "repetition_penalty": _option(float, "Penalty on tokens that are there already; 0 is off."),
     "fresh_noise": _option(bool, "Noise of the rounds after the first.", "--fresh-noise/--same-noise"),

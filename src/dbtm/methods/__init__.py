@@ -10,6 +10,7 @@ BUILT_IN = {
     "fmlm": "dbtm.methods.flow.fmlm",
     "fmlm-plus": "dbtm.methods.flow.fmlm_plus",
     "mdlm": "dbtm.methods.mdlm",
+    "s-flm": "dbtm.methods.sflm",
 }
 
 register_method = METHODS.add

@@ -51,6 +51,7 @@ PEERS = {
     "duo": "Duo, uniform-token diffusion",
     "fmlm": "FMLM, FLM's flow map (--init RUN)",
     "fmlm-plus": "FMLM+, a flow map with posterior refinement",
+    "s-flm": "S-FLM, a flow on the sphere",
 }
 """Other methods, each with a module of recipes: the published settings on the sets below."""
 
