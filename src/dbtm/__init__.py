@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Backbone": "dbtm.nn",
     "Batch": "dbtm.tasks",
+    "Callback": "dbtm.train.callbacks",
     "Examples": "dbtm.methods.base",
     "MethodConfig": "dbtm.config",
     "Method": "dbtm.methods.base",

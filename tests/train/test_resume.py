@@ -304,10 +304,12 @@ def test_a_signal_saves_and_exits(tmp_path, number):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stderr is not None
+        steps = (line for line in process.stderr if line.startswith(b"step "))
         for _ in range(2):
-            process.stderr.readline()  # a step is done, and the next one runs
+            next(steps)  # a step is done, and the next one runs
         process.send_signal(number)
         rest = process.stderr.read().decode()
         assert process.wait(PATIENCE) == 0
+    assert f"{number.name}: saving after this step; once more quits" in rest
     assert f"({number.name}); it can be resumed" in rest
     checkpoint.verify(checkpoint.latest(tmp_path))

@@ -67,7 +67,7 @@ def train(
         raise UsageError("--minutes chooses train.steps: leave --set train.steps out, or give --max-seconds instead")
     from dbtm.service.training import TrainRequest
     from dbtm.service.training import train as run
-    from dbtm.train.loop import NonFiniteLoss
+    from dbtm.train.loop import Interrupted, NonFiniteLoss
 
     request = TrainRequest(
         recipe=recipe,
@@ -86,7 +86,7 @@ def train(
     )
     try:
         folder = run(request)
-    except NonFiniteLoss as error:
+    except (NonFiniteLoss, Interrupted) as error:
         complain(str(error))
         raise typer.Exit(1) from None
     if os.environ.get("RANK", "0") == "0":  # one of several processes tells it

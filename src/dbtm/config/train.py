@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from dbtm.core.device import DEVICES
 from dbtm.core.errors import UsageError, nearest
 from dbtm.core.settings import Section
 
@@ -65,7 +66,7 @@ class TrainConfig(Section):
     init: str = ""
     """A checkpoint whose averaged weights the run starts from; empty: from scratch."""
     device: str = "auto"
-    """auto, cpu or cuda."""
+    """auto, cpu, cuda or mps."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Dtype of the matrix products; weights stay float32."""
     compile: bool = False
@@ -83,7 +84,9 @@ class TrainConfig(Section):
     evaluate_every: int = 0
     """Steps between quick evaluations; 0: only at the end."""
     tensorboard: bool = False
-    """Also write TensorBoard files."""
+    """Also write TensorBoard files: the same as tensorboard in `track`."""
+    track: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Services that also get the numbers; each must be installed."""
 
     def __post_init__(self):
         self.positive("steps", "batch", "log_every", "checkpoint_every", "keep")
@@ -91,7 +94,5 @@ class TrainConfig(Section):
         self.in_range(0, 2**62, "seed")
         if any(step < 1 for step in self.milestones):
             raise UsageError(f"train.milestones={list(self.milestones)} must be steps, each at least 1")
-        if self.device not in ("auto", "cpu", "cuda"):
-            raise UsageError(
-                f"train.device={self.device} is not a choice{nearest(self.device, ['auto', 'cpu', 'cuda'])}"
-            )
+        if self.device not in DEVICES:
+            raise UsageError(f"train.device={self.device} is not a choice{nearest(self.device, DEVICES)}")

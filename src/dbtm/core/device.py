@@ -4,18 +4,27 @@ import torch
 
 from dbtm.core.errors import UsageError, nearest
 
-DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def pick_device(name: str) -> torch.device:
-    """auto takes a GPU where there is one."""
+    """auto takes a GPU of NVIDIA or AMD where there is one; Apple's (mps) is taken where it is asked for."""
     if name not in DEVICES:
         raise UsageError(f"device {name} is not a choice{nearest(name, DEVICES)}")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device {name}: PyTorch sees no GPU here; use cpu, or auto")
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise UsageError(f"device {name}: PyTorch sees no Apple GPU here; use cpu, or auto")
     return torch.device(name)
+
+
+def device_name(device: torch.device) -> str:
+    """A device in words."""
+    if device.type == "cuda":
+        return f"cuda ({torch.cuda.get_device_name(device)})"
+    return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device.type)
 
 
 def fast_bf16(device: torch.device) -> bool:

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,13 +35,12 @@ def _leave(number: int, frame: object) -> None:
 
 
 class StopOnSignal:
-    """SIGINT, SIGTERM and SIGHUP ask the loop to save and end; a second one ends at once.
-
-    What is ignored (SIGHUP under nohup) stays ignored.
+    """SIGINT, SIGTERM and SIGHUP ask the loop to save and end, which `announce` is told at once; a second one ends at
+    once. What is ignored (SIGHUP under nohup) stays ignored.
     """
 
-    def __init__(self):
-        self.signal = ""
+    def __init__(self, announce: Callable[[str], None] | None = None):
+        self.signal, self.announce = "", announce
         self.old: dict[int, Any] = {}
 
     def __enter__(self):
@@ -58,6 +57,8 @@ class StopOnSignal:
         if self.signal:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number).name
+        if self.announce is not None:
+            self.announce(self.signal)
 
     def __exit__(self, *error):
         for number, handler in self.old.items():

@@ -16,6 +16,7 @@ from dbtm.core.errors import UsageError
 from dbtm.evals import quick
 from dbtm.recipes import PAPER, recipe, sizes
 from dbtm.train import loop
+from dbtm.train.callbacks import Callback
 from dbtm.train.pace import OPEN
 
 READERS = {"text": "dbtm.tasks.text.shards", "gsm8k": "dbtm.tasks.gsm8k.prepared"}  # of prepared sets, by task
@@ -68,14 +69,25 @@ def fit(
     resume: bool = False,
     max_seconds: float | None = None,
     minutes: float | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Path:
     """Train a run and return the folder of its last checkpoint; the task is measured on the way and at the end.
 
-    With `minutes`, train.steps is set to what fits into them, measured as the run goes.
+    With `minutes`, train.steps is set to what fits into them, measured as the run goes. `callbacks` hear every number
+    of the run.
     """
     if os.environ.get("RANK", "0") == "0":  # the process that evaluates
         quick.judge_of(config.task, pick_device(config.train.device))
-    return loop.fit(config, out, resume, max_seconds, minutes, quick.on_the_way)
+    return loop.fit(config, out, resume, max_seconds, minutes, quick.on_the_way, callbacks, _smaller(config))
+
+
+SMALLER = {"text": "text-tiny", "sudoku": "sudoku-mini", "own": "a smaller size, or a number of minutes"}
+"""What suits a machine on which a recipe takes days, by task."""
+
+
+def _smaller(config: RunConfig) -> str:
+    advice = SMALLER.get(config.task.name, "")
+    return "" if advice == config.recipe else advice
 
 
 def configuration(request: TrainRequest) -> RunConfig:

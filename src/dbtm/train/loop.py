@@ -3,7 +3,8 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,11 @@ from dbtm.kernels.dispatch import no_compiling
 from dbtm.methods.base import Examples, backward, method_of
 from dbtm.sampling import Sampler
 from dbtm.tasks.base import Task
+from dbtm.train.callbacks import Callback, services
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
 from dbtm.train.graph import GraphedBackward
+from dbtm.train.header import announce, header, trainer_header
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
@@ -44,17 +47,35 @@ class NonFiniteLoss(RuntimeError):
     """The loss became infinite or not a number; the checkpoints are left as they are."""
 
 
+class Interrupted(RuntimeError):
+    """A signal stopped the run, and with it something that its step needed; earlier checkpoints are as they were."""
+
+    def __init__(self, signal: str, step: int, newest: Path | None):
+        kept = f"the last checkpoint is {newest}" if newest else "no checkpoint had been written yet"
+        super().__init__(f"{signal} stopped step {step + 1} before it was done: {kept}")
+
+
 class Trainer:
     """One run: build, resume, step, save."""
 
-    def __init__(self, config: RunConfig, out: Path, resume: bool = False, evaluate: Evaluate | None = None):
-        self.config, self.out, self.evaluate = config, out, evaluate
+    def __init__(
+        self,
+        config: RunConfig,
+        out: Path,
+        resume: bool = False,
+        evaluate: Evaluate | None = None,
+        callbacks: Sequence[Callback] = (),
+        smaller: str = "",
+    ):
+        self.config, self.out, self.evaluate, self.smaller = config, out, evaluate, smaller
         self.device = pick_device(config.train.device)
         self.world = World.join(self.device.type == "cuda")
         if self.device.type == "cuda" and self.world.size > 1:
             self.device = torch.device("cuda", self.world.local_rank)
             torch.cuda.set_device(self.device)
         self.micro_batches, self.micro_size = self._split()
+        track = (*(["tensorboard"] if config.train.tensorboard else []), *config.train.track)
+        self.callbacks = [*services(track), *callbacks] if self.world.first else []
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is a file: a run needs a folder")
         if (out / checkpoint.MANIFEST).is_file():
@@ -135,13 +156,24 @@ class Trainer:
 
     def _run(self, max_seconds: float | None, pace: Pace | None) -> Path:
         train, started = self.config.train, time.monotonic()
-        metrics = Metrics(self.out, train.steps, self.step, train.tensorboard) if self.world.first else None
+        metrics = self._metrics() if self.world.first else None
         sums: dict[str, Tensor] = {}
         counted = 0
         saved: Path | None = None
-        with StopOnSignal() as stop, Prefetch(self.batches(), self.device) as batches:
+        with (
+            metrics or nullcontext(),
+            StopOnSignal(None if metrics is None else metrics.stopping) as stop,
+            Prefetch(self.batches(), self.device) as batches,
+        ):
+            if metrics:
+                metrics.stop_at(max_seconds)
             while self.step < train.steps:
-                terms = self._step(next(batches))
+                try:
+                    terms = self._step(next(batches))
+                except Exception as error:
+                    if stop.signal:  # a terminal's Ctrl-C also ends the compilers that this step waits for
+                        raise Interrupted(stop.signal, self.step, checkpoint.latest(self.out)) from error
+                    raise
                 for name, value in terms.items():
                     sums[name] = sums[name] + value if name in sums else value
                 counted += 1
@@ -161,6 +193,8 @@ class Trainer:
                     sums, counted = {}, 0
                     if pace is not None and not ending and not self._decaying():
                         train = self._set_steps(pace.steps(self.step), metrics)
+                elif metrics:
+                    metrics.glance(self.step, terms)
                 if saving:
                     saved = self._save()
                 if evaluating:
@@ -170,10 +204,12 @@ class Trainer:
                         why = stop.signal or "the time is up"
                         metrics.say(f"stopped at step {self.step} ({why}); it can be resumed")
                     break
-        if metrics:
-            metrics.close()
         self.world.barrier()
         return saved or self._folder()
+
+    def _metrics(self) -> Metrics:
+        config = configuration.to_dict(self.config)
+        return Metrics(self.out, self.config.train.steps, self.step, self.callbacks, config, self.smaller)
 
     def _decaying(self) -> bool:
         """Whether the learning rate depends on the length of the run by now."""
@@ -378,16 +414,20 @@ def fit(
     max_seconds: float | None = None,
     minutes: float | None = None,
     evaluate: Evaluate | None = None,
+    callbacks: Sequence[Callback] = (),
+    smaller: str = "",
 ) -> Path:
     """Train a run and return the folder of its last checkpoint.
 
     With `minutes`, train.steps is set to what fits into them, measured as the run goes. `evaluate` measures samplers on
-    the way.
+    the way; `callbacks` hear all numbers. `smaller` is what to try where the run would take days.
     """
     if minutes is not None:
         config = replace(config, train=replace(config.train, steps=OPEN))
     started = time.monotonic()
-    trainer = Trainer(config, Path(out), resume, evaluate)
+    announce(header(config, Path(out), minutes))
+    trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
+    announce(trainer_header(trainer))
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
         return trainer.run(max_seconds, pace)

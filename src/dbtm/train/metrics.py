@@ -1,35 +1,36 @@
-"""What a run says while it works: metrics.jsonl always, a live line on a terminal, plain lines elsewhere."""
+"""The numbers of a run: metrics.jsonl always, callbacks where there are any, and what a user sees of them."""
 
 import json
-import shutil
 import sys
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from dbtm.core.errors import UsageError
+from dbtm.train.callbacks import Callback
+from dbtm.train.display import DAY, Status, compact, display, duration
 from dbtm.train.pace import OPEN
 
-
-def _compact(value: float) -> str:
-    return f"{value:.3g}" if value == 0 or abs(value) < 1000 else f"{value:.0f}"
-
-
-def clock(seconds: float) -> str:
-    """1:02:03 or 2:03."""
-    minutes, s = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{s:02d}" if hours else f"{minutes}:{s:02d}"
+SLOW = DAY  # a run that takes longer deserves a warning
+SETTLED = 3  # steps after which a speed can be told
+GRACE = 1.0  # seconds after its time is up in which a step may still end without a word
 
 
 class Metrics:
-    """Writes records and shows progress."""
+    """Writes records, tells callbacks, and shows progress. A context: whatever ends the run, all of them are closed."""
 
     def __init__(
-        self, folder: Path, steps: int, first_step: int, tensorboard: bool = False, stream: TextIO | None = None
+        self,
+        folder: Path,
+        steps: int,
+        first_step: int,
+        callbacks: Sequence[Callback] = (),
+        config: Mapping[str, Any] | None = None,
+        smaller: str = "",
+        stream: TextIO | None = None,
     ):
-        self.board = _board(folder) if tensorboard else None
         path = folder / "metrics.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -37,59 +38,93 @@ class Metrics:
             self.file = open(path, "a", buffering=1)  # noqa: SIM115 - open as long as the run
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from error
-        self.steps, self.first_step = steps, first_step
-        self.stream = stream = stream or sys.stderr
+        self.steps, self.first_step, self.smaller, self.callbacks = steps, first_step, smaller, callbacks
         self.started = self.last_time = time.monotonic()
         self.last_step = first_step
-        self.live = stream.isatty()
+        self.second: float | None = None  # when the first step was done
+        self.warned = False
+        self.timer: threading.Timer | None = None
+        for each in callbacks:
+            each.start(config or {}, folder)
+        self.display = display(stream or sys.stderr, self._known_steps, first_step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.display.close()
+        self.file.close()
+        for each in self.callbacks:
+            each.end()
+
+    @property
+    def _known_steps(self) -> int | None:
+        return self.steps if self.steps < OPEN else None  # a run by the clock learns its length on the way
+
+    def _status(self, step: int, loss: float, now: float) -> Status:
+        """Speed is that of the run so far without its first step, which also compiles."""
+        if self.second is None:
+            self.second = now
+        taken = step - self.first_step - 1
+        speed = taken / (now - self.second) if taken and now > self.second else None
+        return Status(step, self._known_steps, loss, speed)
+
+    def glance(self, step: int, terms: Mapping[str, Any]) -> None:
+        """After every step: the first loss at once, and from time to time how far it is. Records nothing, and reads the
+        loss, for which a GPU must be waited for, only where it is shown.
+        """
+        first = step == self.first_step + 1
+        if first or self.display.wants_a_look():
+            loss, now = float(terms["loss"]), time.monotonic()
+            status = self._status(step, loss, now)
+            self.display.status(status)
+            self._warn_if_slow(status)
 
     def progress(self, step: int, terms: dict[str, float], **extra: float) -> None:
         """One record of the losses, with speed and time left, averaged since the last one."""
         now = time.monotonic()
         speed = (step - self.last_step) / max(now - self.last_time, 1e-9)
-        average = (step - self.first_step) / max(now - self.started, 1e-9)
         self.last_time, self.last_step = now, step
         self.record(step, terms | extra | {"steps_per_second": speed, "seconds": now - self.started})
-        known = self.steps < OPEN  # a run by the clock learns its length on the way
-        left = f"  ETA {clock((self.steps - step) / average)}" if average and known else ""
-        shown = " ".join(f"{name} {_compact(value)}" for name, value in terms.items())
-        line = f"step {step}/{self.steps if known else '?'}  {shown}  {_compact(speed)} step/s{left}"
-        self._show(f"\r\x1b[2K{line[: _columns()]}" if self.live else line + "\n")
+        status = self._status(step, terms["loss"], now)
+        at, *rest = status.words()
+        shown = " ".join(f"{name} {compact(value)}" for name, value in terms.items())
+        self.display.status(status, "  ".join([at, shown, *rest[1:]]))
+        self._warn_if_slow(status)
+
+    def _warn_if_slow(self, status: Status) -> None:
+        """Once, when the speed is known: hours of a progress bar at 0 % tell less."""
+        if self.warned or status.left is None or status.speed is None or status.step < self.first_step + SETTLED:
+            return
+        self.warned = True
+        if status.left > SLOW:
+            steps = (status.steps or 0) - self.first_step
+            advice = f"; for this machine try {self.smaller}" if self.smaller else ""
+            whole = duration(steps / status.speed)
+            self.say(f"warning: {status.speed:.2g} step/s here: {steps:,} steps take {whole}{advice}")
+
+    def stop_at(self, seconds: float | None) -> None:
+        """Say so when the time is up and a long step, as the first, keeps the run from ending."""
+        if seconds is not None:
+            words = "the time is up: saving after this step"
+            self.timer = threading.Timer(seconds + GRACE, self.say, (words,))
+            self.timer.daemon = True
+            self.timer.start()
+
+    def stopping(self, signal: str) -> None:
+        """Called by a signal's handler, in the middle of whatever the step does."""
+        self.say(f"{signal}: saving after this step; once more quits")
 
     def say(self, text: str) -> None:
-        """A line of its own, below the live one."""
-        self._show(("\r\x1b[2K" if self.live else "") + text + "\n")
-
-    def _show(self, text: str) -> None:
-        """A run outlives its terminal: what cannot be shown any more is in the file."""
-        with suppress(OSError):
-            self.stream.write(text)
-            self.stream.flush()
+        """A line that stays."""
+        self.display.line(text)
 
     def record(self, step: int, values: dict[str, float]) -> None:
         self.file.write(json.dumps({"step": step, **values}) + "\n")
-        if self.board is not None:
-            for name, value in values.items():
-                self.board.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        if self.live:
-            self._show("\n")
-        self.file.close()
-        if self.board is not None:
-            self.board.close()
-
-
-def _board(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UsageError("train.tensorboard=true needs TensorBoard: pip install 'dbtm[tensorboard]'") from None
-    return SummaryWriter(str(folder / "tensorboard"))
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size().columns - 1
+        for each in self.callbacks:
+            each.record(step, values)
 
 
 def _drop_after(path: Path, step: int) -> None:

@@ -1,0 +1,50 @@
+"""The first lines of a run: what is trained, on what, for how long, and where it goes."""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbtm.config import RunConfig
+from dbtm.core.device import device_name
+from dbtm.core.terminal import visible
+from dbtm.kernels.dispatch import no_compiling
+
+if TYPE_CHECKING:
+    from dbtm.train.loop import Trainer
+
+
+def announce(lines: Iterable[str]) -> None:
+    """On stderr, by the first of several processes."""
+    if os.environ.get("RANK", "0") == "0":
+        for line in lines:
+            print(visible(line), file=sys.stderr, flush=True)
+
+
+def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[str]:
+    """What is known before anything is read or built."""
+    task, train = config.task, config.train
+    data = getattr(task, "data", "") or "made as it goes"
+    length = f"{minutes:g} minutes" if minutes is not None else f"{train.steps:,} steps"
+    return [
+        f"{config.recipe} by {config.method_name}, {length} of {train.batch} rows, into {out}",
+        f"  data: {task.name}, {data}; vocabulary {task.vocab:,}, length {task.length:,}",
+    ]
+
+
+def trainer_header(trainer: "Trainer") -> list[str]:
+    """What is known when the network is built, and what the first step will be busy with."""
+    model, train, network = trainer.config.model, trainer.config.train, trainer.model
+    count = sum(p.numel() for p in network.parameters())
+    loops = f" x {model.loops} loops" if model.loops > 1 else ""
+    devices = f"{trainer.world.size} x " if trainer.world.size > 1 else ""
+    lines = [
+        f"  network: {count:,} parameters, width {model.width}, depth {model.depth}{loops}",
+        f"  device: {devices}{device_name(trainer.device)}, {train.precision}",
+    ]
+    if trainer.step:
+        lines.append(f"  resumed at step {trainer.step:,}")
+    if train.compile and not no_compiling(trainer.device):
+        lines.append("  the first steps compile the blocks: a minute or more without a report")
+    return lines

@@ -1,0 +1,129 @@
+"""What a run shows, in a log and on a terminal."""
+
+import io
+
+import pytest
+
+from dbtm.train import display, metrics
+from dbtm.train.display import Status, bar_line, clock, duration
+from dbtm.train.metrics import Metrics
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        for module in (display, metrics):
+            monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def time(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def test_the_first_step_is_shown_at_once_and_a_quiet_run_now_and_then(tmp_path, time):
+    stream = io.StringIO()
+    with Metrics(tmp_path, 1000, 0, stream=stream) as told:
+        time.now += 40  # compiling
+        told.glance(1, {"loss": 3.25})
+        assert stream.getvalue() == "step 1/1000  loss 3.25\n"
+        for step in range(2, 12):
+            time.now += 5
+            told.glance(step, {"loss": 3.0})
+        shown = stream.getvalue().splitlines()
+    assert [line.split("  ")[0] for line in shown] == ["step 1/1000", "step 7/1000"]
+    assert "0.2 step/s" in shown[1], "the first step, which compiles, does not count"
+    assert "ETA 1:22:45" in shown[1]
+    assert (tmp_path / "metrics.jsonl").read_text() == "", "a glance is no record"
+
+
+def test_a_report_has_every_term_uncut(tmp_path, time):
+    stream = io.StringIO()
+    terms = {"loss": 3.0, **{f"a_term_with_a_long_name_{i}": float(i) for i in range(12)}}
+    with Metrics(tmp_path, 100, 0, stream=stream) as told:
+        time.now += 1
+        told.progress(1, terms)
+    (line,) = stream.getvalue().splitlines()
+    assert all(f"{name} {value:.3g}" in line for name, value in terms.items())
+
+
+def test_a_run_of_days_is_warned_of_once(tmp_path, time):
+    stream = io.StringIO()
+    with Metrics(tmp_path, 20_000, 0, stream=stream, smaller="text-tiny") as told:
+        for step in range(1, 6):
+            time.now += 33
+            told.glance(step, {"loss": 1.0})
+    warnings = [line for line in stream.getvalue().splitlines() if "warning" in line]
+    assert warnings == ["warning: 0.03 step/s here: 20,000 steps take 8 days; for this machine try text-tiny"]
+
+
+def test_a_run_of_hours_is_not(tmp_path, time):
+    stream = io.StringIO()
+    with Metrics(tmp_path, 1_000, 0, stream=stream, smaller="text-tiny") as told:
+        for step in range(1, 6):
+            time.now += 33
+            told.glance(step, {"loss": 1.0})
+    assert "warning" not in stream.getvalue()
+
+
+def test_a_terminal_has_a_live_line_and_a_history(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Metrics(tmp_path, 100, 0, stream=stream) as told:
+        told.glance(1, {"loss": 2.5})
+        told.say("step 1  validation 1.2345  " + "solved_4 0.5000  " * 8)
+        told.progress(50, {"loss": 1.5})
+    shown = stream.getvalue()
+    assert "step 0/100" in shown, "there before the first step"
+    assert "step 50/100" in shown
+    assert shown.count("solved_4 0.5000") == 8, "an evaluation is not cut at 80 columns"
+    assert shown.rstrip().endswith("\x1b[?25h"), "the cursor is shown again"
+
+
+def test_what_ends_a_run_closes_all(tmp_path):
+    stream = Terminal()
+    with pytest.raises(KeyboardInterrupt), Metrics(tmp_path, 100, 0, stream=stream) as told:
+        raise KeyboardInterrupt
+    assert told.file.closed
+    assert "\x1b[?25h" in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 200])
+def test_the_live_line_fits_or_wraps_and_loses_nothing(width):
+    status = Status(1_234, 20_000, loss=1.234, speed=12.5)
+    line = bar_line(status, width)
+    assert all(word in line for word in ("step 1234/20000", "loss 1.23", "12.5 step/s", "ETA 25:01"))
+    assert len(line) <= max(width, len("  ".join(status.words())))
+
+
+def test_before_the_first_step_the_line_says_how_long_it_has_been():
+    assert "first step, 1:05" in bar_line(Status(0, 10), 80, waited=65)
+
+
+def test_times_in_words():
+    assert [clock(s) for s in (5, 65, 3_700, 700_000)] == ["0:05", "1:05", "1:01:40", "8 days"]
+    assert [duration(s) for s in (5, 130, 7_300, 200_000)] == ["5 seconds", "2 minutes", "2 hours", "2 days"]
+
+
+def test_the_end_of_the_time_is_announced_where_a_step_outlasts_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "GRACE", 0.0)
+    stream = io.StringIO()
+    with Metrics(tmp_path, 100, 0, stream=stream) as told:
+        told.stop_at(0.0)
+        told.timer.join()
+    assert stream.getvalue() == "the time is up: saving after this step\n"
+
+
+def test_a_run_that_ends_in_time_says_nothing(tmp_path):
+    with Metrics(tmp_path, 100, 0, stream=io.StringIO()) as told:
+        told.stop_at(1000.0)
+    told.timer.join()
+    assert told.timer.finished.is_set()
