@@ -2,7 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,24 @@ def announce(lines: Iterable[str]) -> None:
     if os.environ.get("RANK", "0") == "0":
         for line in lines:
             print(visible(line), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def announced(lines: list[str], within: float = 1.0) -> Iterator[None]:
+    """Announce a run as soon as it is known to be right, or `within` seconds: a mistake that is found at once is a line
+    of its own, and data that takes long to read does not keep a user waiting for a word.
+    """
+    timer = threading.Timer(within, announce, (lines,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except BaseException:
+        timer.cancel()
+        raise
+    if timer.is_alive():
+        timer.cancel()
+        announce(lines)
 
 
 def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[str]:

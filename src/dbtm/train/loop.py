@@ -32,7 +32,7 @@ from dbtm.train.callbacks import Callback, services
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
 from dbtm.train.graph import GraphedBackward
-from dbtm.train.header import announce, header, trainer_header
+from dbtm.train.header import announce, announced, header, trainer_header
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
@@ -425,8 +425,8 @@ def fit(
     if minutes is not None:
         config = replace(config, train=replace(config.train, steps=OPEN))
     started = time.monotonic()
-    announce(header(config, Path(out), minutes))
-    trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
+    with announced(header(config, Path(out), minutes)):
+        trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
     announce(trainer_header(trainer))
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
