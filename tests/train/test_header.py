@@ -8,7 +8,7 @@ import pytest
 
 from dbtm.core.errors import UsageError
 from dbtm.recipes import recipe
-from dbtm.train.header import announced, header
+from dbtm.train.header import header, said_if_slow
 from dbtm.train.loop import fit
 
 
@@ -19,19 +19,19 @@ def test_a_header_has_recipe_method_data_steps_and_folder():
     assert "5 minutes" in header(recipe("markov"), Path("x"), minutes=5)[0]
 
 
-def test_a_mistake_that_is_found_at_once_is_a_line_of_its_own(capsys):
-    with pytest.raises(UsageError), announced(["a run"]):
+def test_a_mistake_that_is_found_soon_is_a_line_of_its_own(capsys):
+    with pytest.raises(UsageError), said_if_slow(["a run"], within=60):
         raise UsageError("wrong")
     assert capsys.readouterr().err == ""
 
 
 def test_slow_work_is_announced_before_it_is_done(capsys):
-    with announced(["a run"], within=0.0):
+    with said_if_slow(["a run"], within=0.0) as said:
         for thread in threading.enumerate():
             if isinstance(thread, threading.Timer):
                 thread.join()
         assert capsys.readouterr().err == "a run\n"
-    assert capsys.readouterr().err == "", "once"
+    assert said()
 
 
 def test_a_run_says_what_it_is_before_its_first_step(tmp_path, capsys):

@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,21 +25,23 @@ def announce(lines: Iterable[str]) -> None:
 
 
 @contextmanager
-def announced(lines: list[str], within: float = 1.0) -> Iterator[None]:
-    """Announce a run as soon as it is known to be right, or `within` seconds: a mistake that is found at once is a line
-    of its own, and data that takes long to read does not keep a user waiting for a word.
+def said_if_slow(lines: list[str], within: float = 5.0) -> Iterator[Callable[[], bool]]:
+    """Announce a run whose data takes long to read while it is being read; gives whether that was done. A mistake that
+    is found before is a line of its own.
     """
-    timer = threading.Timer(within, announce, (lines,))
+    said = threading.Event()
+
+    def say() -> None:
+        said.set()
+        announce(lines)
+
+    timer = threading.Timer(within, say)
     timer.daemon = True
     timer.start()
     try:
-        yield
-    except BaseException:
+        yield said.is_set
+    finally:
         timer.cancel()
-        raise
-    if timer.is_alive():
-        timer.cancel()
-        announce(lines)
 
 
 def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[str]:

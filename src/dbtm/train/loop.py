@@ -32,7 +32,7 @@ from dbtm.train.callbacks import Callback, services
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
 from dbtm.train.graph import GraphedBackward
-from dbtm.train.header import announce, announced, header, trainer_header
+from dbtm.train.header import header, said_if_slow, trainer_header
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
@@ -68,6 +68,7 @@ class Trainer:
         smaller: str = "",
     ):
         self.config, self.out, self.evaluate, self.smaller = config, out, evaluate, smaller
+        self.header: list[str] = []  # what is said when nothing can be refused any more
         self.device = pick_device(config.train.device)
         self.world = World.join(self.device.type == "cuda")
         if self.device.type == "cuda" and self.world.size > 1:
@@ -209,7 +210,7 @@ class Trainer:
 
     def _metrics(self) -> Metrics:
         config = configuration.to_dict(self.config)
-        return Metrics(self.out, self.config.train.steps, self.step, self.callbacks, config, self.smaller)
+        return Metrics(self.out, self.config.train.steps, self.step, self.callbacks, config, self.smaller, self.header)
 
     def _decaying(self) -> bool:
         """Whether the learning rate depends on the length of the run by now."""
@@ -425,9 +426,10 @@ def fit(
     if minutes is not None:
         config = replace(config, train=replace(config.train, steps=OPEN))
     started = time.monotonic()
-    with announced(header(config, Path(out), minutes)):
+    first_lines = header(config, Path(out), minutes)
+    with said_if_slow(first_lines) as said:
         trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
-    announce(trainer_header(trainer))
+    trainer.header = [*([] if said() else first_lines), *trainer_header(trainer)]
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
         return trainer.run(max_seconds, pace)

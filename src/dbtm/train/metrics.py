@@ -11,6 +11,7 @@ from typing import Any, Self, TextIO
 from dbtm.core.errors import UsageError
 from dbtm.train.callbacks import Callback
 from dbtm.train.display import DAY, Status, compact, display, duration
+from dbtm.train.header import announce
 from dbtm.train.pace import OPEN
 
 SLOW = DAY  # a run that takes longer deserves a warning
@@ -29,6 +30,7 @@ class Metrics:
         callbacks: Sequence[Callback] = (),
         config: Mapping[str, Any] | None = None,
         smaller: str = "",
+        header: Sequence[str] = (),
         stream: TextIO | None = None,
     ):
         path = folder / "metrics.jsonl"
@@ -44,6 +46,7 @@ class Metrics:
         self.second: float | None = None  # when the first step was done
         self.warned = False
         self.timer: threading.Timer | None = None
+        announce(header)
         for each in callbacks:
             each.start(config or {}, folder)
         self.display = display(stream or sys.stderr, self._known_steps, first_step)
