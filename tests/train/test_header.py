@@ -1,6 +1,5 @@
 """The first lines of a run."""
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,9 @@ import pytest
 
 from dbtm.core.errors import UsageError
 from dbtm.recipes import recipe
-from dbtm.train.header import header, said_if_slow
+from dbtm.tasks.own import Own
+from dbtm.train import loop
+from dbtm.train.header import header
 from dbtm.train.loop import fit
 
 
@@ -19,26 +20,19 @@ def test_a_header_has_recipe_method_data_steps_and_folder():
     assert "5 minutes" in header(recipe("markov"), Path("x"), minutes=5)[0]
 
 
-def test_a_mistake_that_is_found_soon_is_a_line_of_its_own(capsys):
-    with pytest.raises(UsageError), said_if_slow(["a run"], within=60):
-        raise UsageError("wrong")
-    assert capsys.readouterr().err == ""
-
-
-def test_slow_work_is_announced_before_it_is_done(capsys):
-    with said_if_slow(["a run"], within=0.0) as said:
-        for thread in threading.enumerate():
-            if isinstance(thread, threading.Timer):
-                thread.join()
-        assert capsys.readouterr().err == "a run\n"
-    assert said()
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_hears_of_a_run_before_its_data_is_read(tmp_path, monkeypatch, capsys, terminal):
+    monkeypatch.setattr(loop, "watched", lambda: terminal)
+    with pytest.raises(UsageError, match="no such data file"):
+        fit(recipe("own").on(Own(data="nowhere.txt")), tmp_path)
+    assert capsys.readouterr().err.startswith("own by dbtm") == terminal
 
 
 def test_a_run_says_what_it_is_before_its_first_step(tmp_path, capsys):
     run = recipe("markov")
     train = replace(run.train, steps=2, batch=4, log_every=1, device="cpu")
-    small = replace(run, model=replace(run.model, width=16, depth=1, heads=2), train=train)
-    small = replace(small, optim=replace(run.optim, warmup=1))
+    model, optim = replace(run.model, width=16, depth=1, heads=2), replace(run.optim, warmup=1)
+    small = replace(run, model=model, optim=optim, train=train)
     fit(small, tmp_path)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("markov by dbtm, 2 steps of 4 rows")

@@ -2,9 +2,7 @@
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,24 +22,11 @@ def announce(lines: Iterable[str]) -> None:
             print(visible(line), file=sys.stderr, flush=True)
 
 
-@contextmanager
-def said_if_slow(lines: list[str], within: float = 5.0) -> Iterator[Callable[[], bool]]:
-    """Announce a run whose data takes long to read while it is being read; gives whether that was done. A mistake that
-    is found before is a line of its own.
+def watched() -> bool:
+    """Whether someone sits before a terminal, who should not wait for a word while data is read. In a log the first
+    lines wait until nothing can be refused any more: there a mistake is a line of its own.
     """
-    said = threading.Event()
-
-    def say() -> None:
-        said.set()
-        announce(lines)
-
-    timer = threading.Timer(within, say)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield said.is_set
-    finally:
-        timer.cancel()
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[str]:

@@ -32,7 +32,7 @@ from dbtm.train.callbacks import Callback, services
 from dbtm.train.distributed import World
 from dbtm.train.ema import EMA
 from dbtm.train.graph import GraphedBackward
-from dbtm.train.header import header, said_if_slow, trainer_header
+from dbtm.train.header import announce, header, trainer_header, watched
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
@@ -427,9 +427,10 @@ def fit(
         config = replace(config, train=replace(config.train, steps=OPEN))
     started = time.monotonic()
     first_lines = header(config, Path(out), minutes)
-    with said_if_slow(first_lines) as said:
-        trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
-    trainer.header = [*([] if said() else first_lines), *trainer_header(trainer)]
+    said = watched()
+    announce(first_lines if said else [])
+    trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
+    trainer.header = [*([] if said else first_lines), *trainer_header(trainer)]
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
         return trainer.run(max_seconds, pace)

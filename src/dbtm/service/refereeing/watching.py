@@ -9,7 +9,7 @@ from typing import Any
 from dbtm.evals.referee.folder import Job, Plan, RefereeFolder, read
 from dbtm.service.progress import Progress
 from dbtm.service.refereeing.job import seconds_trained
-from dbtm.train.metrics import clock
+from dbtm.train.display import clock
 
 _EVERY = 1.0  # seconds between looks
 UNITS = 100  # of a run: 70 for training, 30 for its rows
