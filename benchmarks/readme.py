@@ -186,6 +186,22 @@ def other_puzzles() -> str:
     return "\n".join(lines)
 
 
+def puzzle_efforts() -> str:
+    """How hard sets of puzzles are, by a solver's guesses."""
+    found = read("sudoku-efforts")
+    shares = " / ".join(f"{share} %" for share in found["shares"])
+    lines = [
+        f"| puzzles | clues | guesses with singles alone, {shares} | with logic, {shares} |",
+        "|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        fewest, most = row["clues"]
+        clues = f"{fewest}" if fewest == most else f"{fewest}-{most}"
+        singles, logic = (" / ".join(f"{value:.0f}" for value in row[name]) for name in ("singles", "logic"))
+        lines.append(f"| {row['name']} ({row['n']}) | {clues} | {singles} | {logic} |")
+    return "\n".join(lines)
+
+
 def paper_recipe() -> str:
     """`sudoku-paper` after what fitted, beside the paper's own end."""
     run, paper = read("sudoku-paper"), read("paper")["sudoku"]
@@ -356,7 +372,7 @@ def reproduction() -> str:
 
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, programs, speed, toys),
-    "docs/sudoku.md": (ablations, scorers, other_puzzles, paper_recipe),
+    "docs/sudoku.md": (ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
     "docs/speed.md": (backbones, backbones_compiled, backbones_cpu),
     "docs/maths.md": (programs,),
     "docs/reproduce.md": (reproduction,),
