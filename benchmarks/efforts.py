@@ -1,9 +1,9 @@
 """How hard sets of puzzles are, by the guesses that a solver needs.
 
-    python benchmarks/efforts.py "30 clues=clues:30" "hard=effort:10-100" "theirs=FILE.csv" --json results/sudoku-efforts.json
+    python benchmarks/efforts.py "30 clues=clues:30" "hard=effort:10-100" "theirs=FILE.csv" --json FILE.json
 
-A set is NAME=clues:N (generated, N clues), NAME=effort:A-B (generated, hard) or NAME=FILE, a CSV file as `dbtm eval sudoku`
-reads it.
+A set is NAME=clues:N (generated, N clues), NAME=effort:A-B (generated, hard) or NAME=FILE, a CSV file as
+`dbtm eval sudoku` reads it.
 """
 
 import argparse
