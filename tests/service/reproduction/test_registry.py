@@ -61,6 +61,7 @@ def test_what_stands_in_results_can_be_shown(label):
         assert not ENTRIES[label].sources
     else:
         assert table.count() > 0
+        assert ENTRIES[label].standing_of or ENTRIES[label].sources[0].startswith("theory/"), "never as the paper's own"
         assert all(results.there(name) for name in ENTRIES[label].sources)
 
 

@@ -93,6 +93,8 @@ class Entry:
     """Our numbers that stand in results/."""
     sources: tuple[str, ...] = field(default=())
     """The files there that `standing` reads."""
+    standing_of: str = ""
+    """What those numbers are of, where that is not what the paper's are of."""
 
     def plan(self, scale: str) -> Plan:
         if scale == "paper" and self.paper is not None:

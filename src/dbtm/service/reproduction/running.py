@@ -141,6 +141,7 @@ def compare(entry: Entry, plan: Plan, scale: str, found: Found) -> Comparison:
         paper,
         plan.differs,
         standing(entry),
+        entry.standing_of,
         tuple(f"results/{name}.json" for name in entry.sources),
         (*plan.notes, *_unequal(entry, ours, paper)),
         {} if plan.texts is None else plan.texts(found),

@@ -43,6 +43,8 @@ class Comparison:
     """How our setting differs from the paper's, in a sentence."""
     standing: Table | None = None
     """What stands in results/, measured at another time."""
+    standing_of: str = ""
+    """What those numbers are of, in a few words."""
     sources: tuple[str, ...] = ()
     """The files that `standing` is from."""
     notes: tuple[str, ...] = ()
@@ -60,7 +62,8 @@ class Comparison:
     def lines(self) -> Iterator[tuple[str, str, list[Value]]]:
         """(row, whose, values by column): of every row ours, what stands in results/, the paper's, where they are."""
         columns = self.columns()
-        sides = [(f"ours, {self.scale}", self.ours), ("ours, in results/", self.standing), ("paper", self.paper)]
+        stands = f"ours, results/ ({self.standing_of})" if self.standing_of else "ours, results/"
+        sides = [(f"ours, {self.scale}", self.ours), (stands, self.standing), ("paper", self.paper)]
         for row in self.row_names():
             for whose, table in sides:
                 values = [] if table is None else [table.get(row, column) for column in columns]

@@ -181,6 +181,7 @@ ENTRIES = (
         _plan_paper("lm1b", True),
         _standing,
         ("text-small-sweep",),
+        "packaged 8M model, smollm2",
     ),
     Entry(
         "tab:decode-frontier-lm1b",
@@ -189,6 +190,7 @@ ENTRIES = (
         _plan_paper("lm1b", False),
         _standing,
         ("text-small-sweep",),
+        "packaged 8M model, smollm2",
     ),
     Entry(
         "tab:decode-frontier-owt",

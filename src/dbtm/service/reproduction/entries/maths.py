@@ -135,6 +135,7 @@ ENTRIES = (
         _budgets_paper,
         _budgets_standing,
         ("gsm",),
+        "gsm-small, 30M",
     ),
     Entry("fig:refine_sample_gsm8k_1", "A program written round by round", *_written(0)),
     Entry("fig:refine_sample_gsm8k_2", "Another program written round by round", *_written(1)),

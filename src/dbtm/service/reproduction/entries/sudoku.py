@@ -220,6 +220,7 @@ ENTRIES = (
         _reasoning_paper,
         _reasoning_standing,
         ("sudoku", "gsm"),
+        "packaged 6.9M model; gsm-small",
     ),
     Entry(
         "fig:sudoku-solve-acc",
@@ -228,6 +229,7 @@ ENTRIES = (
         _accuracy_paper,
         _accuracy_standing,
         ("sudoku-ablations",),
+        "our recipe",
     ),
     Entry(
         "tab:sudoku-threshold-sweep",
@@ -236,6 +238,7 @@ ENTRIES = (
         _sweep_paper,
         _sweep_standing,
         ("sudoku-sweep",),
+        "packaged 6.9M model",
     ),
     Entry("fig:sudoku-example", "One hard Sudoku, round by round", _example),
 )

@@ -273,6 +273,7 @@ ENTRIES = (
         _language_paper,
         lambda: _standing("LM1B {nfe} NFE", {"text": "DBTM", "text-distill": "DBTM + ril"}, (1, 2, 4)),
         ("text",),
+        "Wikipedia and news, smollm2",
     ),
     Entry(
         "tab:commit-vs-noncommit",
@@ -281,6 +282,7 @@ ENTRIES = (
         _commit_paper,
         _commit_standing,
         ("text-small-studies",),
+        "packaged 8M model, smollm2",
     ),
     Entry(
         "tab:language-results-nfe",
@@ -289,6 +291,7 @@ ENTRIES = (
         _nfe_paper,
         lambda: _standing("{nfe} NFE", {"text": "LM1B, DBTM", "text-distill": "LM1B, DBTM + ril"}, BUDGETS),
         ("text",),
+        "Wikipedia and news, smollm2",
     ),
     Entry(
         "tab:autonomous-field-horizon",
@@ -297,6 +300,7 @@ ENTRIES = (
         _horizon_paper,
         lambda: Table.of({_ROW: study("horizon")["64 Euler steps"]}, UNIT),
         ("text-small-studies",),
+        "packaged 8M model, smollm2",
     ),
     Entry(
         "tab:ablation-lm1b",
@@ -305,6 +309,7 @@ ENTRIES = (
         _ablation_paper,
         _ablation_standing,
         ("text-small-studies",),
+        "packaged 8M model, smollm2",
     ),
     Entry(
         "tab:anchor-ablation",
