@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,6 +58,18 @@ def test_what_is_done_is_not_done_again(whole, monkeypatch):
         monkeypatch.setattr(kind, "run", lambda *_: pytest.fail("done already"))
     again = reproduce(ReproductionRequest(name=NAME, scale="trial", out=out, resources=UNJUDGED))
     assert again.comparison == result.comparison
+
+
+def test_the_folder_may_be_moved(whole, tmp_path):
+    """All that a reproduction remembers is in it: a further table goes on from the copy, its text included."""
+    shutil.copytree(whole[0], tmp_path / "moved")
+    request = ReproductionRequest(
+        name="tab:decode-frontier-lm1b", scale="trial", out=tmp_path / "moved", resources=UNJUDGED
+    )
+    found = reproduce(request).comparison.ours.rows
+    assert found == {}, "a frontier needs a judge"
+    samples = [path.read_text() for path in tmp_path.glob("moved/steps/judge-*/sweep/samples.jsonl")]
+    assert any('"kind": "real"' in text for text in samples)
 
 
 def test_tables_share_what_they_need(whole, monkeypatch):

@@ -59,6 +59,7 @@ class Judged(Step):
                 judge=None if name == "none" else name,
                 n=self.n,
                 references=self.real,
+                data=self.model.data_path(space) if self.real and isinstance(self.model, Train) else None,
                 device=space.resources.device,
             ),
             progress,

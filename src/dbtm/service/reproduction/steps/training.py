@@ -40,7 +40,7 @@ class Corpus(Step):
 
     def run(self, space: Workspace, progress: Progress) -> dict[str, Any]:
         if "text" in space.resources.data:
-            return {"data": str(space.resources.data["text"].resolve()), "whose": "yours"}
+            return {"whose": "yours"}
         from dbtm.tasks.gsm8k.synthetic import problem
         from dbtm.tasks.text import tokenizer as tokenizers
         from dbtm.tasks.text.prepare import Layout, assigned, prepare
@@ -49,11 +49,15 @@ class Corpus(Step):
         def documents() -> Iterator[Piece]:
             return (Piece(problem(key).question, True) for key in range(self.documents))
 
-        out, layout = space.folder(self) / "data", Layout(self.length, validation=0.05)
+        out, layout = self.path(space), Layout(self.length, validation=0.05)
         texts = (item.text for item in assigned([(None, documents())], layout) if item.split == "train")
         words = tokenizers.train(texts, self.vocab)
         prepare([(None, documents())], words, out, layout, about={"source": ["synthetic word problems, questions"]})
-        return {"data": str(out.resolve()), "whose": "made up"}
+        return {"whose": "made up"}
+
+    def path(self, space: Workspace) -> Path:
+        """Where the prepared text is: wherever the workspace lies now."""
+        return space.resources.data.get("text", space.folder(self) / "data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +81,12 @@ class Problems(Step):
 
         made = [problem(key) for key in range(self.examples)]
         words = train_tokenizer((f"{each.question}\n{each.code}" for each in made), self.vocab)
-        out, source = space.folder(self) / "data", prepared.Source({"synthetic": self.examples}, iter(made))
-        prepared.write(out, words, self.length, [source])
-        return {"data": str(out.resolve())}
+        source = prepared.Source({"synthetic": self.examples}, iter(made))
+        manifest = prepared.write(self.path(space), words, self.length, [source])
+        return {"examples": manifest["examples"], "too_long": manifest["too_long"]}
+
+    def path(self, space: Workspace) -> Path:
+        return space.folder(self) / "data"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,16 +125,16 @@ class Train(Step):
             return configuration(TrainRequest(self.recipe, self.method, self.changes))
         init = None if self.init is None else self.init.run_folder(space)
         request = TrainRequest(self.recipe, self.method, self.changes, self.run_folder(space), resume=True, init=init)
-        return configuration(replace(request, data=self._data(space)))
+        return configuration(replace(request, data=self.data_path(space)))
 
     def run_folder(self, space: Workspace) -> Path:
         return space.folder(self) / "run"
 
-    def _data(self, space: Workspace) -> Path | None:
+    def data_path(self, space: Workspace) -> Path | None:
+        """Where its data is now."""
         if isinstance(self.data, str):
             return space.resources.find(self.data)
-        found = None if self.data is None else space.result(self.data)
-        return None if found is None else Path(found["data"])
+        return None if self.data is None else self.data.path(space)
 
     def run(self, space: Workspace, progress: Progress) -> dict[str, Any]:
         config = self.configuration(space)
