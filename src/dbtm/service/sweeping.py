@@ -78,8 +78,8 @@ class SweepResult:
     files: tuple[Path, ...] = ()  # written at the end
 
 
-def run_sweep(request: SweepRequest, progress: Progress = Progress()) -> SweepResult:
-    """Draw, judge, summarise."""
+def run_sweep(request: SweepRequest, progress: Progress = Progress(), judge: Judge | None = None) -> SweepResult:
+    """Draw, judge, summarise; several sweeps may share a judge that is loaded already."""
     folder = SweepFolder(request.folder)
     if request.checkpoint is None and folder.plan is None:
         raise UsageError(f"{request.folder} holds no sweep: a checkpoint to sample from is needed")
@@ -87,7 +87,8 @@ def run_sweep(request: SweepRequest, progress: Progress = Progress()) -> SweepRe
     if request.checkpoint is not None:
         sampler = load_text_model(request.checkpoint, request.device, request.batch, request.data, progress)
         planned = _planned(sampler, request)
-    judge = None if request.judge is None else load_judge(request.judge, request.device)
+    if judge is None and request.judge is not None:
+        judge = load_judge(request.judge, request.device)
     if sampler is not None and request.checkpoint is not None:
         compared = _references(folder, sampler, request.n) if request.references else []
         origin = describe_origin(sampler, request.checkpoint, request.seed)

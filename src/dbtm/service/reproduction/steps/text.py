@@ -1,8 +1,11 @@
 """Samples of a text model at many settings, judged: the work behind every table of perplexities."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from dbtm.evals.judges import load_judge
+from dbtm.evals.judges.base import Judge
 from dbtm.evals.sweep.studies import Cell
 from dbtm.service.progress import Progress
 from dbtm.service.reproduction.steps.base import Resources, Step, Workspace
@@ -14,6 +17,12 @@ Setting = tuple[str, str, tuple[tuple[str, Any], ...]]
 
 def setting(row: str, column: str, **options: Any) -> Setting:
     return row, column, tuple(sorted(options.items()))
+
+
+@lru_cache(maxsize=1)
+def _judge(name: str, device: str) -> Judge:
+    """One judge serves all steps of a plan."""
+    return load_judge(name, device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +72,7 @@ class Judged(Step):
                 device=space.resources.device,
             ),
             progress,
+            None if name == "none" else _judge(name, space.resources.device),
         )
         plan = result.folder.plan
         assert plan is not None
