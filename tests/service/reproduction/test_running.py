@@ -85,6 +85,19 @@ def test_tables_share_what_they_need(whole, monkeypatch):
     assert kinds.count(Judged) == 4
 
 
+def test_every_rival_that_exists_is_trained_and_sampled(whole):
+    """A method that is added joins the table without a word here."""
+    request = ReproductionRequest(name="tab:language-results", scale="trial", out=whole[0], resources=UNJUDGED)
+    result = reproduce(request)
+    rows = result.comparison.ours.rows
+    runs = [step for step in result.plan.order() if isinstance(step, Train) and step.method]
+    assert {"ar", "mdlm"} <= {run.method for run in runs}
+    assert {"DBTM", "DBTM + ril", "MDLM, not distilled", "AR, one evaluation per token"} <= set(rows)
+    missing = next(note for note in result.comparison.notes if note.startswith("not implemented here"))
+    trained = {"CFM", "FMLM", "FMLM+"} & set(rows)
+    assert all(f" {name}," not in missing and not missing.endswith(f" {name}") for name in trained)
+
+
 class Stops(Progress):
     """Cancels when it was asked so many times."""
 

@@ -10,7 +10,7 @@ RIVALS = {
     "Duo": "duo",
     "CANDI": "candi",
     "FLM": "flm",
-    "S-FLM": "sflm",
+    "S-FLM": "s-flm",
     "MDLM + SDTT": "sdtt",
     "MDLM + Di4C": "di4c",
     "Duo + DCD": "dcd",
