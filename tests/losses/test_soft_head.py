@@ -49,3 +49,20 @@ def test_any_distributions_with_capped_logits():
     for g, w in zip(torch.autograd.grad(loss, leaves), want, strict=True):
         torch.testing.assert_close(g, w, rtol=1e-10, atol=1e-12)
     assert capped(torch.tensor([1e6]), cap) == cap
+
+
+def test_divergences_with_an_adaptive_weight():
+    torch.manual_seed(2)
+    head, (c, r) = torch.nn.Linear(D, V).double(), (0.01, 0.5)
+    h = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
+    p, beta, rows = _distributions(), torch.rand(N, dtype=torch.float64), torch.arange(N)
+    p[3] = torch.eye(V, dtype=torch.float64)[2]  # a vertex: 0 log 0 = 0
+    q = head(h).softmax(-1)
+    weight = ((q - p).square().sum(-1) + c).pow(-r).detach()
+    per_row = weight * torch.nn.functional.kl_div(q.log(), p, reduction="none").sum(-1)
+    leaves = (h, *head.parameters())
+    want = torch.autograd.grad((beta * per_row).sum(), leaves)
+    loss, got = distribution_head(h, head, lambda i: p[i], beta, rows, divergence=True, adaptive=(c, r))
+    torch.testing.assert_close(got, per_row.detach(), rtol=1e-12, atol=1e-14)
+    for g, w in zip(torch.autograd.grad(loss, leaves), want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-10, atol=1e-12)

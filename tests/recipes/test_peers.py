@@ -13,7 +13,11 @@ SHARED = {
     "optim": {"name": "adamw", "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "schedule": "constant"},
     "model": {"ffn": 4, "cond_dim": 128, "dropout": 0.1, "gate_init": 0.0},
 }
-OTHERWISE = {"fmlm": {"optim": {"betas": (0.9, 0.95)}}}
+LONGER = {"lm1b": 1_200_000, "owt": 1_100_000}
+OTHERWISE = {
+    "fmlm": {"optim": {"betas": (0.9, 0.95)}},
+    **{f"{data}-{m}": {"train": {"steps": n}} for m in ("dfm", "dfm-esd") for data, n in LONGER.items()},
+}
 """Settings in which a method's released code differs from the others'."""
 OF_A_SET = {
     "lm1b": {"task": {"vocab": 30_522, "length": 128}, "model": {"width": 768, "depth": 12, "heads": 12}},
@@ -53,7 +57,7 @@ def test_what_all_of_them_share(method, data):
 @pytest.mark.parametrize("method", [m for m in PEERS if "teacher" not in METHODS.get(m).needs])
 def test_single_stage_methods_have_the_published_length_and_optimizer(method, data):
     run = recipe(f"{data}-{method}")
-    has(run, {"train": FROM_SCRATCH[data], "optim": OPTIM})
+    has(run, {"train": FROM_SCRATCH[data] | OTHERWISE.get(run.recipe, {}).get("train", {}), "optim": OPTIM})
 
 
 @pytest.mark.parametrize("method", PEERS)
@@ -89,3 +93,8 @@ def test_a_student_has_the_network_and_cap_of_its_teacher():
         assert student.method.logit_cap == teacher.method.logit_cap
     assert [recipe(f"{data}-fmlm").train.batch for data in ("lm1b", "owt")] == [512, 128]
     assert recipe("lm1b-fmlm").train.steps == 100_000
+
+
+def test_dfm_is_a_denoiser_first():
+    for method in ("dfm", "dfm-esd"):
+        assert [recipe(f"{data}-{method}").method.start for data in SETS] == [1_000_000, 1_000_000, 16_000, 200_000]

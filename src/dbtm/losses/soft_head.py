@@ -4,8 +4,9 @@ For every row n, with f = W h + b of the student and a distribution P_n that is 
 
     loss = sum_n beta_n CE(softmax f, P)          d loss / d f_n = beta_n (softmax f - P)
 
-With a cap c, f = c tanh((W h + b) / c) and its gradient has the factor 1 - (f / c)^2. As in `losses.head`, the gradient
-is computed where the logits are.
+With a cap c, f = c tanh((W h + b) / c) and its gradient has the factor 1 - (f / c)^2. What is returned per row is the
+cross-entropy or, for `divergence`, KL(P, softmax f), both times sg[(|softmax f - P|^2 + c)^-r] for `adaptive` = (c, r),
+where it is given. As in `losses.head`, the gradient is computed where the logits are.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from dbtm.kernels.noise import ALIGN
 from dbtm.kernels.product import product
+from dbtm.losses.adaptive import adaptive_weight
 from dbtm.losses.head import rows_per_chunk
 
 Target = Callable[[Tensor], Tensor]  # from indices of rows (n,) to their distributions (n, V), float32 or wider
@@ -64,27 +66,43 @@ def chunked_soft_head(
 
 
 def distribution_head(
-    h: Tensor, head: nn.Linear, target: Target, beta: Tensor, rows: Tensor, cap: float = 0.0, budget: int | None = None
+    h: Tensor,
+    head: nn.Linear,
+    target: Target,
+    beta: Tensor,
+    rows: Tensor,
+    cap: float = 0.0,
+    divergence: bool = False,
+    adaptive: tuple[float, float] | None = None,
+    budget: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The same for any distributions, with capped logits."""
-    loss, cross_entropy = _SoftHead.apply(h, head.weight, head.bias, target, beta, rows, cap, budget)
-    return loss, cross_entropy
+    kind = (cap, divergence, adaptive)
+    loss, per_row = _SoftHead.apply(h, head.weight, head.bias, target, beta, rows, kind, budget)
+    return loss, per_row
 
 
 class _SoftHead(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h, weight, bias, target: Target, beta, rows, cap, budget):
+    def forward(ctx, h, weight, bias, target: Target, beta, rows, kind, budget):
+        cap, divergence, adaptive = kind
         wide = torch.promote_types(h.dtype, torch.float32)
         V, W, b, beta = len(weight), aligned(weight, h.dtype), bias.to(wide), beta.to(wide)
-        cross_entropy = h.new_zeros(len(h), dtype=wide)
+        per_row = h.new_zeros(len(h), dtype=wide)
         grads = [torch.zeros_like(x, dtype=t) for x, t in ((h, h.dtype), (weight, wide), (bias, wide))]
         for index in rows.split(rows_per_chunk(len(W), h.dtype, True, budget)) if len(rows) else ():
             h_n = h[index]
             f = capped(product(h_n, W.T)[:, :V] + b, cap)
             log_T = f.log_softmax(-1)
             P = target(index)
-            cross_entropy[index] = -(P * log_T).sum(-1)
-            gradient = log_T.exp_().sub_(P).mul_(beta[index, None])
+            per_row[index] = -(P * log_T).sum(-1)
+            if divergence:
+                per_row[index] += torch.special.xlogy(P, P).sum(-1)
+            gradient, scale = log_T.exp_().sub_(P), beta[index]
+            if adaptive is not None:
+                w = adaptive_weight(gradient.square().sum(-1), *adaptive)
+                per_row[index], scale = per_row[index] * w, scale * w
+            gradient.mul_(scale[:, None])
             if cap:
                 gradient.mul_(1 - (f / cap).square())
             g = torch.nn.functional.pad(gradient.to(h.dtype), (0, len(W) - V))
@@ -93,8 +111,8 @@ class _SoftHead(torch.autograd.Function):
             grads[2] += gradient.sum(0)
         ctx.save_for_backward(*grads)
         ctx.dtypes = (h.dtype, weight.dtype, bias.dtype)
-        ctx.mark_non_differentiable(cross_entropy)
-        return (beta * cross_entropy).sum(), cross_entropy
+        ctx.mark_non_differentiable(per_row)
+        return (beta * per_row).sum(), per_row
 
     @staticmethod
     def backward(ctx, g_loss, _):

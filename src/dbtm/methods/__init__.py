@@ -6,6 +6,8 @@ BUILT_IN = {
     "ar": "dbtm.methods.ar",
     "dbtm": "dbtm.methods.dbtm",
     "duo": "dbtm.methods.duo",
+    "dfm": "dbtm.methods.flow.dfm",
+    "dfm-esd": "dbtm.methods.flow.dfm",
     "flm": "dbtm.methods.flow.flm",
     "fmlm": "dbtm.methods.flow.fmlm",
     "fmlm-plus": "dbtm.methods.flow.fmlm_plus",

@@ -168,7 +168,8 @@ class Backbone(nn.Module):
             rotary = rotary[0][first:], rotary[1][first:]
         more: dict[str, object] = {}
         if times or self.trunk.times:
-            more["condition"] = self.trunk.time(tuple(t.to(residual) for t in times), rates)
+            moving = None if rates is None else tuple(None if dt is None else dt.to(residual) for dt in rates)
+            more["condition"] = self.trunk.time(tuple(t.to(residual) for t in times), moving)
         if cache is not None:
             more["cache"], cache.length = cache, last
         return self.trunk(h, dh, rotary, self.dtype, **more)

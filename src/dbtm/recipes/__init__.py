@@ -51,13 +51,18 @@ PEERS = {
     "duo": "Duo, uniform-token diffusion",
     "fmlm": "FMLM, FLM's flow map (--init RUN)",
     "fmlm-plus": "FMLM+, a flow map with posterior refinement",
+    "dfm": "DFM (PSD), a flow map by two steps",
+    "dfm-esd": "DFM (ESD), a flow map by its derivative",
     "s-flm": "S-FLM, a flow on the sphere",
 }
 """Other methods, each with a module of recipes: the published settings on the sets below."""
 
 SETS = {"lm1b": "LM1B", "owt": "OpenWebText", "sudoku": "Sudoku 9 x 9", "tinygsm": "TinyGSM"}
 
-OURS = {("fmlm", "sudoku"), ("fmlm", "tinygsm"), ("fmlm-plus", "lm1b")}
+OURS = {
+    ("fmlm-plus", "lm1b"),
+    *((method, data) for method in ("fmlm", "dfm", "dfm-esd") for data in ("sudoku", "tinygsm")),
+}
 """Recipes for which nothing is published: the method's settings of other sets."""
 
 RECIPES |= {

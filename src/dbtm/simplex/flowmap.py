@@ -49,3 +49,16 @@ def renoised(x: Tensor, noise: Tensor, reached: float, after: float) -> Tensor:
     """From a state at time `reached` back to `after` < reached by fresh noise: exact for every pair of times."""
     share = after / reached
     return share * x + math.sqrt(max(0.0, (1 - after) ** 2 - (share * (1 - reached)) ** 2)) * noise
+
+
+def eulerian(z_ss: Tensor, z_st: Tensor, dz: Tensor, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """(delta_{s,t}, least argument of the logarithm) from how delta_{s,t} changes along the flow through x_s:
+
+        softmax(z_{s,s} - log[(1 - t) - (1 - s) (t - s) (dz - <delta_{s,t}, dz>)])
+
+    z are logits; dz is the derivative of z_{s,t}(x_s) along dx/ds = (delta_{s,s} - x) / (1 - s). On the exact flow the
+    argument is positive; where it is not, the result means nothing.
+    """
+    change = dz - (z_st.softmax(-1) * dz).sum(-1, keepdim=True)
+    argument = (1 - t) - (1 - s) * (t - s) * change
+    return (z_ss - argument.clamp(min=torch.finfo(argument.dtype).tiny).log()).softmax(-1), argument.amin(-1)

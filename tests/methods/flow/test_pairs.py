@@ -7,7 +7,8 @@ import torch
 
 from dbtm.methods.flow.pairs import draw_pairs, two_steps
 from dbtm.methods.flow.readout import Readout
-from tests.methods.flow.exact import DELTA_2_7, Exact, X, two_time
+from dbtm.simplex.flowmap import eulerian
+from tests.methods.flow.exact import DELTA_2_7, Exact, X, denoiser, two_time
 from tests.methods.reference import L, examples
 
 N = 512
@@ -77,3 +78,16 @@ def test_two_exact_steps_are_one(s, u, t):
     torch.testing.assert_close(target, want, atol=1e-10, rtol=0)
     if (s, t) == (0.2, 0.7):
         torch.testing.assert_close(target, DELTA_2_7[0], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("s", "t"), [(0.2, 0.7), (0.05, 0.95), (0.4, 0.41)])
+def test_the_eulerian_teacher_is_the_exact_map(s, t):
+    """Derivatives of log delta by central differences of the exact flow; logits are known up to a constant."""
+    s, t = (torch.tensor([x], dtype=torch.float64) for x in (s, t))
+    want, log = two_time(X, s, t, steps=2_000), lambda *inputs: two_time(*inputs, steps=2_000).log()
+    d = denoiser(X, s)
+    b, e = (d - X) / (1 - s), 1e-5
+    dz = (log(X + e * b, s + e, t) - log(X - e * b, s - e, t)) / (2 * e)
+    got, least = eulerian(d.log(), want.log() + 3.0, dz - 1.7, s, t)
+    torch.testing.assert_close(got, want, atol=2e-9, rtol=0)
+    assert least.min() > 0

@@ -4,10 +4,11 @@ Half of the rows have s = t and learn the denoiser of a frozen FLM (or, without 
 delta_{s,t} from two shorter steps of the network itself. With the exact map every number of steps gives the data's law.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from itertools import pairwise
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ from dbtm.simplex.flowmap import churn_target, churned, renoised
 from dbtm.theory.clock import RecoveryClock
 
 NOISE = 51  # stream of random numbers of training
+Times = Callable[[float, float], tuple[float, ...]]  # from the linear times of a step to what the network is given
 SECOND_TIME = ("trunk.time.up.1.", "trunk.time.down.1.")  # what a network of one time lacks
 
 
@@ -167,21 +169,21 @@ class FMLM(Method[Config, Options]):
     def sample(self, network: Prior, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
         """k steps between tau = 0, 1/k, ..., 1; the last one's most likely token is the answer."""
         readout = Readout(network.model, self.settings.logit_cap)
-        steps = map_steps(self.clock, options.nfe, options.churn, options.churn_form)
+        grid, tau = self.clock.t(torch.arange(options.nfe + 1, dtype=torch.float64) / options.nfe), self.clock.tau
+        steps = map_steps(grid.tolist(), lambda s, t: (tau(s), tau(t)), options.churn, options.churn_form)
         return walk(readout, network, given, options, seed, watch, steps)
 
 
-def map_steps(clock: Any, k: int, churn: float = 0.0, form: str = "published") -> Iterator[Step]:
-    """k steps of a map along a grid that is even in its clock; `clock` has t(tau) and tau(t)."""
-    grid = clock.t(torch.arange(k + 1, dtype=torch.float64) / k).tolist()
-    for i in range(k - 1):
-        now, after = grid[i], grid[i + 1]
-        if not churn:
-            yield Step((i / k, (i + 1) / k), _move(now, after), after)
-            continue
-        reached = churn_target(after, churn)
-        yield Step((i / k, clock.tau(reached)), _churn(now, reached, after, churn, form), after)
-    yield Step(((k - 1) / k, 1.0), None, 1.0)
+def map_steps(grid: list[float], times: Times, churn: float = 0.0, form: str = "published") -> Iterator[Step]:
+    """Steps of a map along a grid of linear times from 0 to 1; `times` is what the network is given for a step."""
+    for now, after in pairwise(grid):
+        if after == grid[-1]:
+            yield Step(times(now, 1.0), None, 1.0)
+        elif not churn:
+            yield Step(times(now, after), _move(now, after), after)
+        else:
+            reached = churn_target(after, churn)
+            yield Step(times(now, reached), _churn(now, reached, after, churn, form), after)
 
 
 def _move(now: float, after: float) -> Move:

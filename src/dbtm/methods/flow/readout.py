@@ -73,17 +73,37 @@ class Readout:
         means = [self.probabilities(chunk).to(weight_VD.dtype) @ weight_VD for chunk in chunks]
         return torch.cat(means).unflatten(0, trunk_BLD.shape[:2])
 
-    def token_loss(self, trunk_BLD: Tensor, tokens_BL: Tensor, beta_BL: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """sum_l beta_l CE(D_l, token_l) under autograd, and the cross-entropies (B, L)."""
-        if not self.cap:
+    def token_loss(
+        self,
+        trunk_BLD: Tensor,
+        tokens_BL: Tensor,
+        beta_BL: Tensor,
+        rows: Tensor,
+        adaptive: tuple[float, float] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """sum_l beta_l w CE(D_l, token_l) under autograd, and w CE (B, L); w = sg[(|D - token|^2 + c)^-r] where
+        `adaptive` = (c, r) is given, else 1.
+        """
+        if not self.cap and adaptive is None:
             return cross_entropy(trunk_BLD, self.network.head, tokens_BL, beta_BL, rows)
         tokens, wide = tokens_BL.flatten(), torch.promote_types(trunk_BLD.dtype, torch.float32)
-        return self.loss(trunk_BLD, lambda index: one_hot(tokens[index], self.network.shape.vocab, wide), beta_BL, rows)
+        vertices = lambda index: one_hot(tokens[index], self.network.shape.vocab, wide)  # noqa: E731
+        return self.loss(trunk_BLD, vertices, beta_BL, rows, adaptive=adaptive)
 
-    def loss(self, trunk_BLD: Tensor, target: Target, beta_BL: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The same towards distributions, which are asked for by position, counted through the batch."""
-        head = self.network.head
-        loss, per_row = distribution_head(trunk_BLD.flatten(0, 1), head, target, beta_BL.flatten(), rows, self.cap)
+    def loss(
+        self,
+        trunk_BLD: Tensor,
+        target: Target,
+        beta_BL: Tensor,
+        rows: Tensor,
+        divergence: bool = False,
+        adaptive: tuple[float, float] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The same towards distributions, which are asked for by position, counted through the batch; `divergence`: KL
+        in place of the cross-entropy.
+        """
+        head, h, beta = self.network.head, trunk_BLD.flatten(0, 1), beta_BL.flatten()
+        loss, per_row = distribution_head(h, head, target, beta, rows, self.cap, divergence, adaptive)
         return loss, per_row.view_as(beta_BL)
 
     def _at_once(self, dtype: torch.dtype) -> int:
