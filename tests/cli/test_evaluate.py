@@ -56,6 +56,34 @@ def test_solved_is_what_an_independent_count_gives(command, puzzles, tmp_path):
     assert 0 < rows[0]["solved"] <= rows[1]["solved"]
 
 
+OPTIONS = {  # of the sampler, as words and as the library has them
+    "non-commit": (["--no-commit"], {"commit": False}),
+    "iterate": (["--sampler", "iterate"], {"sampler": "iterate"}),
+    "fixed point": (["--sampler", "iterate", "--tolerance", "0.05"], {"sampler": "iterate", "tolerance": 0.05}),
+    "integrate": (["--sampler", "integrate", "--horizon", "3"], {"sampler": "integrate", "horizon": 3.0}),
+    "temperature": (["--temperature", "0.9"], {"temperature": 0.9}),
+    "sigma": (["--sigma", "1.5"], {"sigma": 1.5}),
+    "penalty": (["--repetition-penalty", "0.5"], {"repetition_penalty": 0.5}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_of_the_sampler_is_measured(command, puzzles, tmp_path, name):
+    """Puzzles solved with the same options by the library, judged by the rules; and the JSON names the option."""
+    _, puzzles_BC, solutions_BC = (each[:6] if i else each for i, each in enumerate(puzzles))
+    words, options = OPTIONS[name]
+    csvfile.write(path := tmp_path / "six.csv", puzzles_BC, solutions_BC)
+    command("eval", "sudoku", "--puzzles", path, "--nfe", "5", *words, "--json", tmp_path / "e.json")
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    assert {key: row[key] for key in options} == options
+    sampler = dbtm.load("sudoku")
+    trace = sampler.sample(**sampler.task.given(puzzles_BC), nfe=5, seed=2_000_000, **options)
+    answers = sampler.task.layout.decode(trace.tokens)
+    assert row["solved"] == sum(violation(answer, puzzle) is None for answer, puzzle in zip(answers, puzzles_BC))
+    assert row["mean_nfe"] == pytest.approx(trace.nfe.mean())
+    assert (row["mean_nfe"] < 5) == (name not in ("non-commit", "iterate", "integrate"))
+
+
 def test_the_json_says_what_was_measured_and_on_what(command, untrained, tmp_path):
     target = tmp_path / "e.json"
     words = ["eval", "sudoku", "--checkpoint", untrained, "--clues", "5,6", "--n", 8, "--nfe", "1,3", "--seed", 7]

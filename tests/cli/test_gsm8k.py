@@ -14,6 +14,7 @@ from dbtm.tasks.gsm8k.layout import Layout
 from dbtm.tasks.gsm8k.prepared import Prepared
 from dbtm.tasks.gsm8k.synthetic import held_out, problem
 from dbtm.tasks.text.tokenizer import load
+from tests.cli.test_evaluate import OPTIONS
 from tests.evals.tiny import METHODS, write_checkpoint
 
 LENGTH = 240
@@ -49,7 +50,7 @@ def models(prepared, tmp_path_factory):
     """Checkpoints of every method that have learned nothing."""
     sizes = ["model.width=16", "model.depth=1", "model.heads=2", "task.evaluate_n=2"]
     data = [f"task.data={prepared}", "task.vocab=700", f"task.length={LENGTH}"]
-    own = {"dbtm": ["method.quality.enabled=false", "sample.scorer=confidence"]}
+    own = {"dbtm": ["method.quality.enabled=false", "sample.scorer=confidence", "model.input_norm=false"]}
     configs = {m: override(recipe("gsm-small").by(m), [*sizes, *data, *own.get(m, [])]) for m in METHODS}
     return {name: write_checkpoint(config, tmp_path_factory.mktemp(name)) for name, config in configs.items()}
 
@@ -211,6 +212,25 @@ def test_a_model_is_evaluated_at_every_budget(command, untrained, tmp_path):
     given, _ = sampler.task.given([e.question for e in held_out(3)])
     trace = sampler.sample(**given, nfe=2, seed=0)
     assert [line["program"] for line in found[3:]] == sampler.task.programs(trace.tokens, given["clean"])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_of_the_sampler_is_measured(command, untrained, tmp_path, name):
+    """The programs are those that the library draws with the same options; and the JSON names the option."""
+    words, options = OPTIONS[name]
+    files = ["--json", tmp_path / "e.json", "--jsonl", tmp_path / "e.jsonl"]
+    code, _, err = command("eval", "gsm8k", untrained, "--nfe", "3", "--n", 2, *words, *files)
+    assert code == 0, err
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    assert {key: row[key] for key in options} == options
+    sampler = dbtm.load(untrained)
+    given, _ = sampler.task.given([e.question for e in held_out(2)])
+    trace = sampler.sample(**given, seed=0, nfe=3, **options)
+    found = [json.loads(line)["program"] for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert found == sampler.task.programs(trace.tokens, given["clean"])
+    if name in ("non-commit", "iterate", "integrate", "temperature", "sigma"):
+        plain = sampler.sample(**given, seed=0, nfe=3)
+        assert not np.array_equal(plain.tokens, trace.tokens)
 
 
 @pytest.mark.parametrize("method", ["mdlm", "ar"])

@@ -47,6 +47,7 @@ SAMPLER: dict[str, Any] = {
     "commit": _option(bool, "Commit tokens, or hold distributions.", "--commit/--no-commit"),
     "sampler": _option(str, "refine, iterate (T^k) or integrate (the map's field)."),
     "horizon": _option(float, "integrate: time up to which the field is followed."),
+    "tolerance": _option(float, "iterate, --no-commit: stop where a round changes no probability by more than this."),
 }
 
 

@@ -103,6 +103,7 @@ def solve(
     sampler: Sampler,
     examples: Sequence[Example],
     sandbox: Sandbox,
+    /,  # 'sampler' is one of the options, too
     *,
     seed: int = 0,
     progress: Progress | None = None,

@@ -18,11 +18,13 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
     free = [l for l in everywhere if given[l] is None]
     tokens, score = list(given), [1.0] * L
     held = {l: e[given[l]] for l in everywhere if l not in free}  # what a position holds, where it is not noise
-    rounds = []
+    rounds: list[Round] = []
     for r in range(1, k + 1):
         x0 = options.sigma * rng.normal(rng.fold(seed, NOISE, index, r)[None], L, V, dtype=torch.float64)[0]
         x = torch.stack([held.get(l, x0[l]) for l in everywhere])[None]
         T = model(x)[0]
+        holds_all = len(held) == L  # then x is a point of its own, and may be a fixed one
+        fixed = holds_all and all((T[l] - x[0, l]).abs().max() <= options.tolerance for l in free)
 
         # proposals on R_r, or non-committing on all that was not given
         remaining = [l for l in free if l not in held] if options.commit else free
@@ -48,6 +50,6 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
             if score[l] >= options.kappa or l in best:
                 held[l] = e[tokens[l]] if options.commit else T[l]
         rounds.append((list(tokens), [l in held for l in everywhere], list(score)))
-        if options.commit and len(held) == L:
+        if (options.commit and len(held) == L) or (not options.commit and options.tolerance and fixed and r < k):
             break
     return rounds

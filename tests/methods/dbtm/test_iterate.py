@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dbtm.config import Shape
+from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm.refine import NOISE, noise
 from tests.conftest import random_map, sampler_of
 from tests.sampling.given import L, V, prompts
@@ -32,6 +33,47 @@ def test_iterating_is_the_dense_map_again_and_again():
         assert (trace.nfe == times).all()
     assert not np.array_equal(found[0].tokens, found[1].tokens)
     assert np.array_equal(found[0].tokens, sampler.sample(tokens=tokens, clean=clean, nfe=1, seed=3).tokens)
+
+
+def dense_to_a_fixed_point(model, given, index, tolerance, most, seed):
+    """T applied to one dense sample until nothing moves: tokens, and how often it was applied."""
+    clean, tokens = given.clean[index], given.tokens[index]
+    x0 = noise(model, given.keys(seed, NOISE, 1)[:, 0], 1.0).dense()[index]
+    known = torch.eye(V, dtype=x0.dtype)[tokens]
+    x = torch.where(clean[:, None], known, x0)
+    for times in range(1, most + 1):
+        p = model(x[None])[0]
+        after = torch.where(clean[:, None], known, p)
+        if times > 1 and (after - x).abs().max() <= tolerance:
+            break
+        x = after
+    return torch.where(clean, tokens, p.argmax(-1)).numpy(), times
+
+
+def test_iterating_may_stop_at_a_fixed_point():
+    """Each sample by itself, as a dense float64 loop does; what it costs is what it used."""
+    model = random_map(dropout=0.0).double()
+    model.head.weight.data *= 0.5  # a map that settles
+    sampler = sampler_of(model)
+    tokens, clean = prompts(12)
+    given = sampler.given(tokens, clean)
+    options = {"tokens": tokens, "clean": clean, "sampler": "iterate", "seed": 3}
+    trace = sampler.sample(**options, nfe=40, tolerance=1e-3, trace=True)
+    want = [dense_to_a_fixed_point(sampler.network, given, i, 1e-3, 40, 3) for i in range(12)]
+    assert np.array_equal(trace.tokens, np.stack([row for row, _ in want]))
+    assert trace.nfe.tolist() == [times for _, times in want]
+    assert len(set(trace.nfe.tolist()) - {40}) > 1
+    assert len(trace.rounds) == trace.nfe.max()
+    assert (sampler.sample(**options, nfe=6).nfe == 6).all(), "off unless asked for"
+    assert sampler.sample(**options, nfe=1, tolerance=1e-3).nfe.tolist() == [1] * 12
+    assert "tolerance" not in sampler.with_options(sampler="iterate").shown()
+    assert sampler.with_options(sampler="iterate", tolerance=0.5).shown()["tolerance"] == 0.5
+
+
+@pytest.mark.parametrize("wrong", [{"tolerance": 0.1}, {"tolerance": 0.1, "sampler": "integrate"}, {"tolerance": -1.0}])
+def test_a_tolerance_is_for_what_is_held(wrong):
+    with pytest.raises(UsageError, match="tolerance"):
+        sampler_of(random_map(dropout=0.0)).with_options(**wrong)
 
 
 def test_iterating_and_refining_start_from_the_same_noise():

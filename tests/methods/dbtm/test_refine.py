@@ -1,5 +1,7 @@
 """Renoise and remap against the paper's algorithm with dense states, and what its options promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +46,25 @@ def test_rounds_are_the_papers_algorithm(scorer, temperature, commit, penalty):
             assert got.committed[b].tolist() == now[1]
             assert got.score[b].tolist() == pytest.approx(now[2], rel=1e-6)
     assert len(trace.rounds) == trace.nfe.max()
+
+
+def test_held_samples_may_stop_at_a_fixed_point():
+    """Only where everything is held: what is renoised moves by itself. Each sample as the dense transcription does."""
+    options = Options(nfe=30, kappa=0.2, scorer="confidence", commit=False, sigma=1.0, tolerance=1e-2)
+    model = random_map(shape=Shape(V, 6), dropout=0.0).double()
+    tokens, clean = (x[:, :6] for x in prompts(8))
+    trace = sampler_of(model, options).sample(tokens=tokens, clean=clean, seed=8, trace=True)
+    for b in range(8):
+        given = [int(token) if known else None for token, known in zip(tokens[b], clean[b])]
+        want = dense_rounds(model, b, given, options, seed=8)
+        assert trace.nfe[b] == len(want)
+        assert trace.tokens[b].tolist() == want[-1][0]
+        for r, got in enumerate(trace.rounds):
+            now = want[min(r, len(want) - 1)]
+            assert (got.tokens[b].tolist(), got.committed[b].tolist()) == (now[0], now[1])
+    assert 1 < trace.nfe.min() < trace.nfe.max()
+    plain = sampler_of(model, replace(options, tolerance=0.0)).sample(tokens=tokens, clean=clean, seed=8)
+    assert (plain.nfe == 30).all()
 
 
 @pytest.mark.parametrize("scorer", ["confidence", "quality", "spread", "none"])

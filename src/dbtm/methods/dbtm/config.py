@@ -49,6 +49,9 @@ class LossConfig(Section):
     """Weight of the boundary loss CE(T(x1), x1)."""
     anchor: float = 1.0
     """Weight of the anchor loss."""
+    anchor_context: bool = False
+    """The anchor also supervises clean context, whose time is 1, as eq:anchor-loss reads literally; else noisy
+    positions alone."""
     semigroup: float = 0.0
     """Weight of the semigroup loss."""
     quality: float = 1.0
@@ -90,8 +93,20 @@ class RilConfig(Section):
     """Weight of the loss; 0 is off."""
     quality: float = 1.0
     """lambda_quality of loss:ril-phi."""
+    transport: float = 0.0
+    """Weight of the transport loss at I_t(C_r), with the contexts that rollouts made."""
+    anchor: float = 0.0
+    """Weight of the anchor loss there."""
+    semigroup: float = 0.0
+    """Weight of semi-r: every round learns what the map itself makes of the last round's state."""
+    semigroup_start: int = 0
+    """First step with semi-r."""
     depths: tuple[int, ...] = (4,)
     """K: budgets k of the rollouts."""
+    rounds: Literal["all", "one"] = "all"
+    """Supervise all rounds of a rollout, or one of them, drawn in every step; its loss is not scaled by k."""
+    samples: int = 1
+    """Rollouts per datum, each from noise of its own; their mean counts."""
     kappa: float = 0.9
     """Commit threshold of the rollouts."""
     commit: bool = True
@@ -108,12 +123,28 @@ class RilConfig(Section):
     """First step with rollouts."""
 
     def __post_init__(self):
-        self.not_negative("weight", "quality")
+        self.not_negative("weight", "quality", "transport", "anchor", "semigroup")
         self.in_range(0, 1, "kappa")
         if not self.depths or min(self.depths) < 1:
             raise UsageError("method.ril.depths needs at least one rollout depth, each at least 1")
-        self.positive("later_fraction")
+        self.positive("later_fraction", "samples")
         self.in_range(0, 1, "later_fraction", "context")
+        if self.semigroup and self.later_fraction < 1:
+            raise UsageError("method.ril.semigroup needs the last round of every row: set method.ril.later_fraction=1")
+        if self.on_contexts and not self.commit:
+            raise UsageError(
+                "method.ril.transport and method.ril.anchor need contexts of clean tokens: set method.ril.commit=true"
+            )
+
+    @property
+    def on_contexts(self) -> bool:
+        """Whether something is learned at the contexts that rollouts made."""
+        return bool(self.transport or self.anchor)
+
+    @property
+    def on(self) -> bool:
+        """Whether there are rollouts at all."""
+        return bool(self.weight or self.semigroup or self.on_contexts)
 
 
 @dataclass(frozen=True)
@@ -196,14 +227,15 @@ class Config(MethodConfig):
         if sample.scorer == "quality" and not self.quality.enabled:
             raise UsageError("sample.scorer=quality needs the quality head: set method.quality.enabled=true")
         terms = [loss.transport, loss.boundary, loss.anchor, loss.semigroup]
-        if not any([*terms, ril.weight, distill.weight]):
+        if not any([*terms, ril.on, distill.weight]):
             raise UsageError(
                 "nothing to train: all of method.loss.transport, method.loss.boundary, method.loss.anchor, "
                 "method.ril.weight ... are 0"
             )
-        if run.train.graph and self.path.coupling == "ot" and ril.weight and ril.fresh_noise:
+        if run.train.graph and self.path.coupling == "ot" and ril.on and (ril.fresh_noise or ril.samples > 1):
+            which = "method.ril.fresh_noise=true needs" if ril.fresh_noise else "several method.ril.samples need"
             raise UsageError(
-                "train.graph=true cannot record steps that wait for the CPU: method.ril.fresh_noise=true needs "
+                f"train.graph=true cannot record steps that wait for the CPU: {which} "
                 "method.path.coupling=independent, or train.graph=false"
             )
         if distill.weight and run.model.self_condition:
@@ -243,11 +275,14 @@ class Options(SampleConfig):
     """refine: renoise and remap; iterate: T^k; integrate: Euler steps along T(x) - x."""
     horizon: float = 4.0
     """integrate: the time up to which the field is followed."""
+    tolerance: float = 0.0
+    """iterate, and held distributions: a sample stops at a fixed point, where all of it is held and a round changes no
+    probability by more than this; 0: it never does."""
 
     def __post_init__(self):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
-        self.not_negative("temperature", "repetition_penalty")
+        self.not_negative("temperature", "repetition_penalty", "tolerance")
         if self.sigma is not None:
             self.positive("sigma")
 
@@ -271,6 +306,9 @@ class Options(SampleConfig):
             options = replace(options, nfe=1)  # all scores are 1: one round commits everything
         if options.threshold is None and "kappa" in changes:
             raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
+        holding = options.sampler == "iterate" or (options.sampler == "refine" and not options.commit)
+        if "tolerance" in changes and not holding:
+            raise UsageError("tolerance is for fixed points of what is held: use sampler=iterate, or commit=False")
         if options.repetition_penalty and not options.commit:
             if "repetition_penalty" in changes:
                 raise UsageError(
@@ -286,11 +324,13 @@ class Options(SampleConfig):
         settings: dict[str, Any] = {"sampler": self.sampler, "nfe": self.nfe, "sigma": self.sigma}
         if self.sampler == "integrate":
             return {**settings, "horizon": self.horizon}
+        stopping = {"tolerance": self.tolerance} if self.tolerance else {}
         if self.sampler == "iterate":
-            return settings
+            return settings | stopping
         names = ["temperature"]
         if self.nfe > 1:
             names += ["kappa"] if self.threshold is not None else []
             names += ["repetition_penalty"] if self.commit else []
             names += ["scorer", "commit", "fresh_noise"]
+            settings |= {} if self.commit else stopping
         return settings | {name: getattr(self, name) for name in names}

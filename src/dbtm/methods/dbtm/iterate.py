@@ -14,9 +14,17 @@ from dbtm.simplex import State
 def iterate(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
     """T^k(x0) (eq:transport-map: an exact map is idempotent, a learned one approaches its fixed point).
 
-    These are rounds that hold all of T(x) and renoise nothing; so x0 is that of any other `refine` of this seed.
+    These are rounds that hold all of T(x) and renoise nothing; so x0 is that of any other `refine` of this seed. With a
+    tolerance a sample stops where T(x) = x, which is the paper's "until it reaches a fixed point".
     """
-    held = Options(nfe=options.nfe, kappa=0.0, scorer="none", commit=False, sigma=options.sigma)
+    held = Options(
+        nfe=options.nfe,
+        kappa=0.0,
+        scorer="none",
+        commit=False,
+        sigma=options.sigma,
+        tolerance=options.tolerance,
+    )
     return refine(network, given, held, seed, watch)
 
 

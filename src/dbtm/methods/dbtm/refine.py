@@ -8,8 +8,9 @@
         x <- x_hat on C_r, fresh noise elsewhere                              (commit)
           or T(x) on C_r, fresh noise elsewhere                               (non-commit)
 
-A sample stops by itself when all its positions are committed; it then leaves the batch. The last round keeps whatever
-it proposes, so that its q is computed for a trace alone.
+A sample stops by itself when all its positions are committed, or, non-committing and where a tolerance is set, when all
+of it was held and T(x) = x; it then leaves the batch. The last round keeps whatever it proposes, so that its q is
+computed for a trace alone.
 """
 
 from collections.abc import Callable
@@ -66,7 +67,8 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
     active = torch.arange(len(given.tokens), device=given.tokens.device)
     tokens_BL, committed_BL = given.tokens.clone(), given.clean.clone()
     score_BL = committed_BL.float()
-    held: Tensor | None = None  # non-commit mode: the mask of what the last round holds
+    held: Tensor | None = None  # non-commit mode: the mask of what the last round holds, of the active samples
+    held_BL = given.clean.clone()  # the same of all
     p: Tensor | None = None  # distributions of the last round, where this one reads them
     noise_BR = given.keys(seed, NOISE, options.nfe)
     choice_BR = given.keys(seed, CHOICE, options.nfe) if options.temperature else None
@@ -86,23 +88,27 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(committed, score_BL[active].to(score.dtype), score)
         order = score if by_position is None else by_position.expand_as(score)
+        clean, was_held, before, p = given.clean[active], held, p, None
         if options.commit:
             committed = commit(order, committed, r, options.nfe, options.kappa)
         else:
-            held = _hold(order, given.clean[active], r, options)
+            held = _hold(order, clean, r, options)
+            held_BL[active] = clean | held
         if (not options.commit or model.recall is not None) and r < options.nfe:
             p = model.head(trunk)[0].softmax(-1)
         tokens_BL[active], committed_BL[active], score_BL[active] = tokens, committed, score.to(score_BL.dtype)
         if watch.tracing:
-            settled = committed_BL if options.commit else (given.clean | held if held is not None else given.clean)
-            watch.round(
-                tokens_BL, settled, score_BL, others=None if likely is None else likely.of(active, len(tokens_BL))
-            )
+            others = None if likely is None else likely.of(active, len(tokens_BL))
+            watch.round(tokens_BL, committed_BL if options.commit else held_BL, score_BL, others=others)
         if options.commit:
             going = ~committed.all(-1)
-            active, p = active[going], None if p is None else p[going]
-            if not len(active):
-                break
+        elif options.tolerance and was_held is not None and before is not None and p is not None:
+            going = ~_fixed(before, p, was_held, ~clean, options.tolerance)
+        else:
+            continue
+        active, p, held = active[going], None if p is None else p[going], None if held is None else held[going]
+        if not len(active):
+            break
     return watch.trace(tokens_BL, given.clean)
 
 
@@ -161,6 +167,12 @@ def _score(
     if scorer == "none":
         return proposed, torch.ones_like(confidence)
     return proposed, confidence
+
+
+def _fixed(x_BLV: Tensor, T_BLV: Tensor, held_BL: Tensor, free_BL: Tensor, tolerance: float) -> Tensor:
+    """(B,) bool: samples at a fixed point, which hold all that is generated and whose T(x) is x."""
+    moved_BL = (T_BLV - x_BLV).abs().amax(-1) > tolerance
+    return ~(free_BL & (moved_BL | ~held_BL)).any(-1)
 
 
 def _hold(score_BL: Tensor, clean_BL: Tensor, r: int, options: Options) -> Tensor:

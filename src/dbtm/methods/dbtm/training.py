@@ -20,12 +20,12 @@ from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
 from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.refine import Evaluator
+from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
+from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, NOISE, ONE, START, TIME, TURN
 from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
-from dbtm.simplex import Noise, State, assignment, commit, commitment_time, interpolate, partial_context
+from dbtm.simplex import Noise, State, assignment, commitment_time, interpolate, partial_context
 
-# streams of random numbers within a step
-NOISE, TIME, FRACTION, CONTEXT, ROUND, START, TURN = range(7)
 TIMES = 8  # of the denoising cross-entropy, for every example
 SHARED_PASS_LIMIT = 0.25  # boundary rows per row at I_t, up to which they share its pass
 
@@ -51,6 +51,9 @@ class DBTM(Method[Config, Options]):
             "quality": loss.quality,
             "ril": ril.weight,
             "ril_quality": ril.weight * ril.quality,
+            "ril_transport": ril.transport,
+            "ril_anchor": ril.anchor,
+            "semi_r": ril.semigroup,
             "distill": self.settings.distill.weight,
         }
 
@@ -82,36 +85,59 @@ class DBTM(Method[Config, Options]):
     # -- the step --------------------------------------------------------------------------------------------------
 
     def phase(self, step: int) -> tuple[int, ...]:
-        """Whether semigroup, refinement in the loop and self-distillation are on, the last as the number of its
-        teacher, whose folded constants are other tensors than those of the teacher before.
+        """Whether semigroup, refinement in the loop and semi-r are on, the one round of every depth that is supervised
+        (0: all), and the number of self-distillation's teacher, whose folded constants are other tensors than those of
+        the teacher before.
         """
         loss, ril, distill = self.settings.loss, self.settings.ril, self.settings.distill
         teacher = bool(distill.weight) * max(0, (step - distill.start) // distill.refresh + 1)
-        starts = ((loss.semigroup, loss.semigroup_start), (ril.weight, ril.start))
-        return *(int(bool(weight) and step >= start) for weight, start in starts), teacher
+        rolling = ril.on and step >= ril.start
+        starts = ((loss.semigroup, loss.semigroup_start), (rolling, ril.start), (ril.semigroup, ril.semigroup_start))
+        rounds = (self.supervised_round(step, k) if rolling else 0 for k in ril.depths)
+        return *(int(bool(weight) and step >= start) for weight, start in starts), *rounds, teacher
+
+    def supervised_round(self, step: int, k: int) -> int:
+        """The round of a rollout that is supervised in a step, the same for all its samples; 0 for all rounds."""
+        if self.settings.ril.rounds == "all":
+            return 0
+        return 1 + int(rng.uniform(rng.fold(self.config.train.seed, ONE, step, k)[None], 1) * k)
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         """The objective, one network pass at a time (end of sec:refinement-in-loop):
 
             L = transport + l_semi semigroup + l_bnd boundary + l_anchor anchor + l_phi quality
-                + l_ril (ril + l_quality ril_quality) + l_distill distill
+                + l_ril (ril + l_quality ril_quality) + l_semi_r semi_r + l_distill distill
 
         x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
         to the embedding when the last of them has been backpropagated.
         """
-        semigroup, ril, distill = self.phase(examples.step)
+        semigroup, ril, semi_r, *rounds, distill = self.phase(examples.step)
         noise = self.draw_noise(examples)
-        shared_BLD = self.network.embed_noise(noise)
-        noise_BLD = shared_BLD.detach().requires_grad_(shared_BLD.requires_grad)
+        embedded_BLD = self.network.embed_noise(noise)
+        noise_BLD = shared(embedded_BLD)
         state, t_BL = self.draw_state(examples, noise)
         yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
         if ril:
-            for k in self.settings.ril.depths:
-                yield from self.ril_parts(k, state, noise_BLD, examples)
+            yield from self.rollouts(state, noise_BLD, examples, rounds, bool(semi_r))
         if distill:
             yield from self.soft_ril_parts(state, noise_BLD, examples)
-        if noise_BLD.grad is not None:
-            shared_BLD.backward(noise_BLD.grad)
+        hand_on(embedded_BLD, noise_BLD)
+
+    def rollouts(
+        self, state: State, noise_BLD: Tensor, examples: Examples, rounds: list[int], semi_r: bool
+    ) -> Iterator[Part]:
+        """Rollouts of all depths: a datum's first from the step's own noise, its others from noise of their own."""
+        ril = self.settings.ril
+        for sample in range(ril.samples):
+            for k, only in zip(ril.depths, rounds, strict=True):
+                if not sample:
+                    yield from ril_parts(self, k, state, noise_BLD, examples, sample, semi_r, only)
+                    continue
+                other = replace(state, noise=self.draw_noise(examples, AGAIN, sample, k))
+                embedded_BLD = self.network.embed_noise(other.noise)
+                copy_BLD = shared(embedded_BLD)
+                yield from ril_parts(self, k, other, copy_BLD, examples, sample, semi_r, only)
+                hand_on(embedded_BLD, copy_BLD)
 
     def prepare(self, examples: Examples) -> Examples:
         """Couple noise to data, which takes a while on the CPU and none of the weights."""
@@ -180,12 +206,12 @@ class DBTM(Method[Config, Options]):
         now, t_BL = state.rows(slice(0, n)), t_BL[:n]
         both = now.joined(state.rows(slice(0, m)).at_data())
         free, inside = ~now.clean, ~edge.prompt[:m]
-        anchored = free & (t_BL > self.t_anchor)
+        anchored = (~some.prompt if weights.anchor_context else free) & (t_BL > self.t_anchor)
         count, edge_count = some.count(), edge.count()
         at_free, at_data, lambdas = 1 / count, 1 / edge_count, self.weights
         alpha = torch.cat((lambdas["transport"] * at_free * free, torch.zeros_like(inside, dtype=t_BL.dtype)))
         beta = torch.cat((lambdas["anchor"] * at_free * anchored, lambdas["boundary"] * at_data * inside))
-        rows = self.rows(torch.cat((free, inside)))
+        rows = self.rows(torch.cat((free | anchored if weights.anchor_context else free, inside)))
         trunk, dtrunk = self.network.hidden(*self.network.embed(both, torch.cat((noise_BLD[:n], noise_BLD[:m]))))
         read = self.read_head(trunk, dtrunk, both.tokens, alpha, beta, rows)
         terms = {}
@@ -243,46 +269,6 @@ class DBTM(Method[Config, Options]):
                 self.network.train(training)
             if k in depths:
                 yield p
-
-    def ril_parts(self, k: int, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
-        """Refinement in the loop: the rollout is the supervised pass itself, committed from its detached output."""
-        ril = self.settings.ril
-        committed = start = self.rollout_start(examples)
-        p, noise = None, state.noise
-        for r in range(1, k + 1):
-            if r == 2 and ril.later_fraction < 1:
-                examples = examples.first(ril.later_fraction)
-                first = slice(0, len(examples.tokens))
-                state, noise, noise_BLD = state.rows(first), noise[first], noise_BLD[first]
-                committed, start = committed[first], start[first]
-                p = None if p is None else p[first]
-            if ril.fresh_noise and r > 1:
-                noise = self.draw_noise(examples, ROUND, k, r)
-                noise_BLD = self.network.embed_noise(noise)
-            count = examples.count()
-            now = State(state.tokens, state.alpha, noise).at_noise(committed if ril.commit else start)
-            h, _ = self.network.embed(now, noise_BLD)
-            if not ril.commit and p is not None:  # confident positions hold their distribution
-                h = torch.where((committed & ~start)[..., None], self.network.embed_noise(p), h)
-            counted = open_BL = ~examples.prompt & ~(committed if ril.commit else start)
-            rows = self.rows(~committed | counted)
-            trunk, _ = self.network.hidden(self.network.condition(h, p))
-            if (not ril.commit or self.network.recall is not None) and r < k:
-                with torch.no_grad():
-                    p = self.network.head(trunk)[0].softmax(-1)
-            if ril.commit and ril.supervise == "remaining":  # known only after a look at the scores
-                nothing = torch.zeros_like(counted, dtype=self.noise_dtype)
-                with torch.no_grad():
-                    look = self.read_head(trunk, None, state.tokens, nothing, nothing, rows)
-                counted = counted & ~commit(look.right, committed, r, k, ril.kappa)
-            beta = self.weights["ril"] * (1 / count) * counted
-            read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
-            committed = commit(read.right, committed, r, k, ril.kappa)
-            terms = {"ril": losses.total(read.endpoint * counted, count)}
-            others = {}
-            if self.network.quality is not None and ril.quality:
-                others["ril_quality"] = self.quality_term(trunk, read.argmax, state.tokens, open_BL, counted, count)
-            yield self.part(read.loss, terms, others)
 
     def rollout_start(self, examples: Examples) -> Tensor:
         """What is clean when a rollout starts: the prompt and, where asked for, at least a share of the positions."""
