@@ -8,7 +8,7 @@ import torch
 from dbtm.core import rng
 from dbtm.methods.base import Examples
 from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, PathConfig, RilConfig
-from dbtm.methods.dbtm.training import CONTEXT, FRACTION, NOISE, TIME
+from dbtm.methods.dbtm.streams import CONTEXT, FRACTION, NOISE, TIME
 from tests.train.test_resume import tiny_run
 
 B, L, V, PROMPT = 4, 6, 5, 2

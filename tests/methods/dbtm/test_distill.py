@@ -11,7 +11,7 @@ from dbtm.core.errors import UsageError
 from dbtm.methods.base import backward
 from dbtm.methods.dbtm import DistillConfig, LossConfig
 from dbtm.methods.dbtm.distill import teacher_rollout
-from dbtm.methods.dbtm.training import TURN
+from dbtm.methods.dbtm.streams import TURN
 from dbtm.simplex import spread
 from dbtm.simplex.commit import commit
 from tests.methods.dbtm.step import PROMPT, B, L, build, coupled_noise, examples, one_hot, perturbed

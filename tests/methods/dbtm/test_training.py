@@ -12,7 +12,7 @@ from dbtm.config import Shape
 from dbtm.core import rng
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import LossConfig, PathConfig, RilConfig
-from dbtm.methods.dbtm.training import ROUND
+from dbtm.methods.dbtm.streams import ROUND
 from dbtm.simplex import ot_cost
 from dbtm.simplex.commit import commit
 from tests.methods.dbtm.step import PROMPT, B, L, V, build, coupled_noise, examples, interpolant, one_hot, weighted_ce
