@@ -40,7 +40,7 @@ BUDGETS = (1, 2, 4, 16)
 JUDGED = "judged.json"
 
 
-def configuration(arm: str, seed: int, steps: int, data: Path) -> RunConfig:
+def configuration(arm: str, seed: int, steps: int, batch: int, data: Path) -> RunConfig:
     """One arm of `lm1b-ril`, made small."""
     paper, prepared = dbtm.recipe("lm1b-ril"), Prepared(str(data))
     assert isinstance(paper.method, Config)
@@ -61,7 +61,7 @@ def configuration(arm: str, seed: int, steps: int, data: Path) -> RunConfig:
         train=replace(
             paper.train,
             steps=steps,
-            batch=64,
+            batch=batch,
             micro_batch=0,
             seed=seed,
             precision="fp32",
@@ -69,7 +69,7 @@ def configuration(arm: str, seed: int, steps: int, data: Path) -> RunConfig:
             device="cpu",
             checkpoint_every=steps // 4,
             milestones=(),
-            evaluate_every=steps // 10,
+            evaluate_every=steps // 5,
         ),
         sample=replace(paper.sample, repetition_penalty=0.0),
     )
@@ -78,18 +78,18 @@ def configuration(arm: str, seed: int, steps: int, data: Path) -> RunConfig:
 def run(given: argparse.Namespace) -> None:
     """Train and judge every arm that has no numbers yet, one seed after the other."""
     torch.set_num_threads(1)
-    for seed in range(given.seeds):
+    for seed in given.seeds:
         for arm in ARMS:
             folder = given.out / f"{arm}-{seed}"
             if (folder / JUDGED).is_file():
                 continue
-            dbtm.fit(configuration(arm, seed, given.steps, given.data), folder, resume=True)
+            dbtm.fit(configuration(arm, seed, given.steps, given.batch, given.data), folder, resume=True)
             request = TextEvaluationRequest(
                 checkpoint=str(checkpoint.latest(folder)),
                 judge=given.judge,
                 n=given.n,
                 budgets=BUDGETS,
-                references=seed == 0 and arm == "transport",
+                references=seed == given.seeds[0] and arm == "transport",
                 device="cpu",
             )
             *_, found = evaluate_text(request)
@@ -104,7 +104,7 @@ def line(row: dict) -> str:
 
 def report(given: argparse.Namespace) -> None:
     """Mean and standard deviation over the seeds that are finished, the rows behind them, and one table to read."""
-    arms, references, judge = [], [], None
+    arms, references, judge, configs = [], [], None, {}
     for arm in ARMS:
         found = {
             int(path.parent.name.rpartition("-")[2]): json.loads(path.read_text())
@@ -117,12 +117,32 @@ def report(given: argparse.Namespace) -> None:
         by_nfe = [summary([rows[at] for rows in seeds.values()]) for at in range(len(BUDGETS))] if seeds else []
         saved = [checkpoint.latest(given.out / f"{arm}-{seed}") for seed in found]
         config = json.loads((saved[0] / "config.json").read_text()) if saved and saved[0] else None
-        arms.append({"arm": arm, "seeds": list(found), "by_nfe": by_nfe, "rows": seeds, "config": config})
+        arms.append(
+            {"arm": arm, "seeds": list(found), "by_nfe": by_nfe, "rows": seeds, "curves": curves(given.out, arm)}
+        )
+        configs |= {arm: config}
         for each in by_nfe:
             print(f"{arm:14s} {each['nfe']:3d} NFE  " + "  ".join(f"{k} {v[0]:.3g}" for k, v in each["of"].items()))
-    document = {"recipe": "lm1b-ril, made small", "judge": judge, "arms": arms, "references": references}
+    document = {
+        "recipe": "lm1b-ril, made small",
+        "judge": judge,
+        "arms": arms,
+        "references": references,
+        "configs": configs,
+    }
     document |= made(torch.device("cpu"))
     given.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def curves(out: Path, arm: str) -> dict[str, list]:
+    """Entropy over training of every seed: [step, at 1 NFE, of all samples together, at 4 NFE]."""
+    names = ("eval/entropy_1", "eval/entropy_together_1", "eval/entropy_4")
+    found = {}
+    for path in sorted(out.glob(f"{arm}-*/metrics.jsonl")):
+        records = (json.loads(line) for line in path.read_text().splitlines())
+        rows = [[record["step"], *(record[name] for name in names)] for record in records if names[0] in record]
+        found[path.parent.name.rpartition("-")[2]] = rows
+    return found
 
 
 def summary(rows: list[dict]) -> dict:
@@ -145,7 +165,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/ril-stages"))
     parser.add_argument("--data", type=Path, help="prepared text, for run")
     parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--n", type=int, default=256, help="samples that are judged at every budget")
     parser.add_argument("--judge", default="smollm2", help="as in dbtm eval text")
     parser.add_argument("--json", type=Path)

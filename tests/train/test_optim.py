@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from dbtm.config import OptimConfig
+from dbtm.recipes import recipe
 from dbtm.train.ema import EMA
 from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
 from tests.conftest import random_map
@@ -12,6 +13,41 @@ def test_schedules():
     assert [schedule(s, 100, config) for s in (0, 4, 9, 50, 99)] == pytest.approx([0.1, 0.5, 1, 1, 1])
     config = OptimConfig(warmup=10, schedule="wsd", decay_fraction=0.4)
     assert [schedule(s, 100, config) for s in (30, 60, 80, 99)] == pytest.approx([1, 1, 0.5, 1 / 40])
+
+
+def test_warm_up_is_linear_and_then_the_rate_is_constant():
+    """tab:hyperparameters, "constant LR with linear warmup", for the steps of each of the paper's recipes."""
+    for name, warmup in (("lm1b", 10_000), ("owt", 10_000), ("sudoku-paper", 30_000), ("tinygsm", 50_000)):
+        run = recipe(name)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=run.optim.lr)
+        optimizer.param_groups[0]["peak_lr"] = run.optim.lr
+        rates = []
+        for step in (0, warmup // 2 - 1, warmup - 1, warmup, run.train.steps - 1):
+            set_learning_rate([optimizer], schedule(step, run.train.steps, run.optim))
+            rates.append(optimizer.param_groups[0]["lr"])
+        assert rates == pytest.approx([3e-4 / warmup, 1.5e-4, 3e-4, 3e-4, 3e-4], rel=1e-12)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adamw_is_the_recursion(decay):
+    """m, v, their bias corrections and decoupled weight decay by hand, for every parameter and four steps."""
+    config = OptimConfig(lr=1e-2, betas=(0.8, 0.95), eps=1e-4, weight_decay=decay)
+    model = random_map().double()
+    (optimizer,) = build_optimizers(model, config, fused=False)
+    want = {name: p.detach().clone() for name, p in model.named_parameters()}
+    m, v = ({name: torch.zeros_like(p) for name, p in want.items()} for _ in range(2))
+    for t in range(1, 5):
+        for name, parameter in model.named_parameters():
+            torch.manual_seed(t)
+            g = torch.randn_like(parameter)
+            parameter.grad = g.clone()
+            m[name] = 0.8 * m[name] + 0.2 * g
+            v[name] = 0.95 * v[name] + 0.05 * g**2
+            direction = (m[name] / (1 - 0.8**t)) / ((v[name] / (1 - 0.95**t)).sqrt() + 1e-4)
+            want[name] = want[name] - 1e-2 * decay * want[name] - 1e-2 * direction
+        optimizer.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), want[name], rtol=1e-10, atol=1e-12, msg=name)
 
 
 def test_muon_takes_the_block_matrices_only():

@@ -52,6 +52,17 @@ def lm1b_ril() -> RunConfig:
     return _with_ril(lm1b(), "lm1b-ril", start=100_000)
 
 
+def lm1b_ril_nc() -> RunConfig:
+    """tab:commit-vs-noncommit, the non-commit arm: `lm1b-ril` whose rollouts hold distributions."""
+    base = lm1b_ril()
+    method = settings(base)
+    return replace(
+        base,
+        recipe="lm1b-ril-nc",
+        method=replace(method, ril=replace(method.ril, commit=False), distill=replace(method.distill, commit=False)),
+    )
+
+
 def owt_ril() -> RunConfig:
     """The paper gives no setup of its own for OpenWebText: LM1B's, but for the start."""
     return _with_ril(owt(), "owt-ril", start=50_000)

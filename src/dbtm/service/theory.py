@@ -67,6 +67,9 @@ FIGURES: dict[str, CatalogueEntry] = {
     ),
     "dynamics": CatalogueEntry("autonomous and time-dependent flow, panels A-H", _TRIANGLE, _ALL, vertices=3),
     "straightness": CatalogueEntry("path over chord against V, for both flows", _TRIANGLE, frozenset({"sigma"})),
+    "implied": CatalogueEntry(
+        "the field T(x) - x that the exact map implies, beside b", _TRIANGLE, frozenset({"p", "sigma"}), vertices=3
+    ),
     "vertex": CatalogueEntry(
         "speed of arrival at a vertex (a jump for a = 1, continuous for a > 1) and hitting times",
         _TRIANGLE,
@@ -138,6 +141,7 @@ def _draw(name: str, setting: Setting, progress: OnProgress | None) -> Drawing:
     from dbtm.viz.theory.basins import draw_basins
     from dbtm.viz.theory.births import draw_births
     from dbtm.viz.theory.dynamics import draw_dynamics
+    from dbtm.viz.theory.implied import draw_implied
     from dbtm.viz.theory.phase import draw_phase
     from dbtm.viz.theory.simplex import draw_simplex
     from dbtm.viz.theory.straightness import draw_straightness
@@ -147,6 +151,7 @@ def _draw(name: str, setting: Setting, progress: OnProgress | None) -> Drawing:
         "simplex": draw_simplex,
         "dynamics": draw_dynamics,
         "straightness": draw_straightness,
+        "implied": draw_implied,
         "vertex": draw_vertex,
         "basins": draw_basins,
         "births": draw_births,

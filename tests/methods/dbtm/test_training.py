@@ -1,4 +1,6 @@
-"""The training step against a slow transcription of alg:btm-train-context and alg:btm-ril, in float64."""
+"""The training step against a slow transcription of alg:btm-train-context and alg:btm-ril as paper-map.md reads them
+(prompts, fractions of a batch, l not in C_{r-1}), in float64; `test_paper` has the paper's letter.
+"""
 
 import math
 from dataclasses import replace
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 
 def transcription(method, batch):
-    """The paper's sums, one sample at a time, with dense states and tangents by torch.func.jvp."""
+    """The sums of our readings, one sample at a time, with dense states and tangents by torch.func.jvp."""
     noise, (I, dI, cleans, t), loss = coupled_noise(method, batch), interpolant(method, batch), method.settings.loss
     T = lambda x: method.network(x)  # noqa: E731 - the paper's letter
     ce = lambda p, e: weighted_ce(p, e, loss.endpoint_c, loss.endpoint_r)  # noqa: E731
@@ -61,7 +63,7 @@ def quality_sum(method, x, tokens, counted):
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("fraction", [1.0, 0.25])
 @pytest.mark.parametrize("context", [True, False])
-def test_the_step_is_the_papers(monkeypatch, small, fraction, context):
+def test_the_step_is_the_papers_as_we_read_it(monkeypatch, small, fraction, context):
     """For small and large vocabularies, with boundary rows in a pass of their own and in the batch at I_t, with and
     without context; nothing is 1 where the paper has a letter.
     """

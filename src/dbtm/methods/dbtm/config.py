@@ -93,14 +93,6 @@ class RilConfig(Section):
     """Weight of the loss; 0 is off."""
     quality: float = 1.0
     """lambda_quality of loss:ril-phi."""
-    transport: float = 0.0
-    """Weight of the transport loss at I_t(C_r), with the contexts that rollouts made."""
-    anchor: float = 0.0
-    """Weight of the anchor loss there."""
-    semigroup: float = 0.0
-    """Weight of semi-r: every round learns what the map itself makes of the last round's state."""
-    semigroup_start: int = 0
-    """First step with semi-r."""
     depths: tuple[int, ...] = (4,)
     """K: budgets k of the rollouts."""
     rounds: Literal["all", "one"] = "all"
@@ -121,6 +113,14 @@ class RilConfig(Section):
     """Least share of positions that are clean when a rollout starts; 0: rollouts start from noise."""
     start: int = 0
     """First step with rollouts."""
+    transport: float = 0.0
+    """Weight of the transport loss at I_t(C_r), with the contexts that rollouts made."""
+    anchor: float = 0.0
+    """Weight of the anchor loss there."""
+    semigroup: float = 0.0
+    """Weight of semi-r: every round learns what the map itself makes of the last round's state."""
+    semigroup_start: int = 0
+    """First step with semi-r."""
 
     def __post_init__(self):
         self.not_negative("weight", "quality", "transport", "anchor", "semigroup")
