@@ -82,8 +82,8 @@ def inline_svg(figure: Figure) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text, count=3)
     for ink in (INK, "#000000"):
-        text = text.replace(ink, "currentColor").replace(ink.lower(), "currentColor")
-    return re.sub(r"(<text [^>]*style=\")", r"\1fill: currentColor; ", text)
+        text = text.replace(ink, "currentColor")
+    return text
 
 
 def _figure(caption: str, figure: Figure) -> str:

@@ -38,6 +38,7 @@ def outcome(folder: RefereeFolder, plan: Plan) -> dict[str, Any]:
         "commit": sorted({str(run["commit"]) for entry in entries for run in entry["runs"] if "commit" in run}),
         "entries": entries,
         "best": best(entries, plan.nfe, metric),
+        "equal_sample_cost": at_equal_sample_cost(entries, metric),
     }
 
 
@@ -145,6 +146,33 @@ def best(entries: Sequence[Mapping[str, Any]], nfe: Sequence[int], metric: Metri
                 "dbtm_loses": rank(others) < rank(ours),
                 "p": welch(one, two),
             }
+        out.append(record)
+    return out
+
+
+def at_equal_sample_cost(entries: Sequence[Mapping[str, Any]], metric: Metric) -> list[dict[str, Any]]:
+    """Every entry without a budget beside DBTM's best of those that cost no more FLOPs per sample."""
+    out = []
+    for entry in entries:
+        own = entry["budgets"].get(OWN_COUNT)
+        if own is None or own["value"] is None:
+            continue
+        most = 1.02 * own["flops_per_sample"]
+        ours = [
+            (found["value"] if metric.lower_is_better else -found["value"], ours, name)
+            for ours in entries
+            if ours["method"] == "dbtm"
+            for name, found in ours["budgets"].items()
+            if found["value"] is not None and found["flops_per_sample"] <= most
+        ]
+        record = {"label": entry["label"], "flops_per_sample": own["flops_per_sample"], "used": own["used"]}
+        record |= _named("rival", entry, OWN_COUNT)
+        if ours:
+            _, dbtm, name = min(ours, key=lambda found: found[0])
+            found = dbtm["budgets"][name]
+            loses = metric.better(own["value"], found["value"])
+            test = {"dbtm_loses": loses, "p": welch(found["values"], own["values"])}
+            record |= {**_named("dbtm", dbtm, name), "dbtm_nfe": int(name), **test}
         out.append(record)
     return out
 

@@ -138,7 +138,27 @@ def losses(document: Document) -> list[str]:
         out.append(f"Behind, but not separably (p >= {LEVEL}): at {_list(behind)} NFE.")
     if not lost and not behind:
         out = ["DBTM is not behind at any number of evaluations."]
-    return out
+    return out + [_beside_own_count(record, metric) for record in document["equal_sample_cost"]]
+
+
+def _beside_own_count(record: Document, metric: Document) -> str:
+    """A method that writes with a cache makes many cheap evaluations: the two are compared by FLOPs per sample."""
+    theirs = (
+        f"{record['label']} has {_value(record, 'rival', metric)} with {record['used']:.3g} evaluations, "
+        f"{record['flops_per_sample']:.3g} FLOPs per sample"
+    )
+    if "dbtm" not in record:
+        return f"{theirs}: DBTM costs more at any number of evaluations."
+    p = record["p"]
+    sure = "one seed, not tested" if p is None else f"p = {p:.2g}"
+    words = (
+        "loses"
+        if record["dbtm_loses"] and p is not None and p < LEVEL
+        else "is behind"
+        if record["dbtm_loses"]
+        else "is ahead"
+    )
+    return f"{theirs}; for no more of them DBTM has {_value(record, 'dbtm', metric)} and {words} ({sure})."
 
 
 def _list(records: Sequence[Document]) -> str:
