@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
+from dbtm.evals.referee.tables import best_table, cost_table, losses, quality_table
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 
@@ -370,10 +372,59 @@ def reproduction() -> str:
     return "\n".join(lines)
 
 
+def _comparison(task: str) -> dict | None:
+    """A comparison of methods, where its runs are made."""
+    path = RESULTS / f"referee-{task}.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def _missing(task: str) -> str:
+    return f"Not run yet: `dbtm referee {task}` makes these numbers; `results/referee-{task}.json` is not there."
+
+
+def referee_losses() -> str:
+    """Where DBTM loses at equal cost: the first lines of the page."""
+    lines = []
+    for task in ("markov", "sudoku-mini"):
+        document = _comparison(task)
+        lines += [f"- **{task}**: {sentence}" for sentence in ([_missing(task)] if not document else losses(document))]
+    return "\n".join(lines)
+
+
+def _referee(task: str) -> str:
+    document = _comparison(task)
+    if document is None:
+        return _missing(task)
+    best, quality, cost = best_table(document), quality_table(document), cost_table(document)
+    made = f"Made on {'; '.join(document['hardware'])}, commit {', '.join(c[:12] for c in document['commit'])}."
+    parts = [best.markdown(), f"{quality.title}.", quality.markdown(), quality.note, f"{cost.title}.", cost.markdown()]
+    return "\n\n".join([*parts, made])
+
+
+def referee_markov() -> str:
+    """All methods on the Markov chain."""
+    return _referee("markov")
+
+
+def referee_sudoku_mini() -> str:
+    """All methods on 4 x 4 Sudoku."""
+    return _referee("sudoku-mini")
+
+
+def referee() -> str:
+    """The methods on the Markov chain, for the README."""
+    document = _comparison("markov")
+    if document is None:
+        return _missing("markov")
+    table = quality_table(document)
+    return f"{table.markdown()}\n\n{table.title.capitalize()}. {table.note}"
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
-    "README.md": (sudoku, text, programs, speed, toys),
+    "README.md": (sudoku, text, programs, speed, referee, toys),
     "docs/sudoku.md": (ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
     "docs/speed.md": (backbones, backbones_compiled, backbones_cpu),
+    "docs/referee.md": (referee_losses, referee_markov, referee_sudoku_mini),
     "docs/maths.md": (programs,),
     "docs/reproduce.md": (reproduction,),
     "docs/text.md": (text_results, text_studies, text_ablations, text_backbones, text_samples),

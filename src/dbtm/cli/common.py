@@ -1,6 +1,7 @@
 """What several commands share: lists of numbers, options that do not go together, progress, tables, a solved Sudoku."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.console import open_console
+from dbtm.cli.console import open_console, say
 from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dbtm.service.solving import SolveResult
 
 Number = TypeVar("Number", int, float)
+QUIET = 60.0  # seconds between lines of progress where there is no terminal
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
@@ -76,6 +78,8 @@ def shown_progress() -> "Iterator[Progress]":
     with progress_bar() as bars:
 
         class Shown(Progress):
+            told = -QUIET
+
             def stage(self, name: str, total: int | None = None) -> None:
                 self.bar = bars.add_task(name, total=total)
 
@@ -84,6 +88,9 @@ def shown_progress() -> "Iterator[Progress]":
 
             def now(self, text: str) -> None:
                 bars.update(self.bar, description=text)
+                if bars.disable and time.monotonic() - self.told >= QUIET:  # a log has a line now and then
+                    self.told = time.monotonic()
+                    say(text, error=True)
 
             def note(self, text: str) -> None:
                 bars.console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)

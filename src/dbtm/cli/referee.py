@@ -60,10 +60,11 @@ def referee(
     if report_only or merge:
         common.refuse(context, running, "nothing is run")
 
+    from dbtm.core.signals import leave_on
     from dbtm.service import refereeing
     from dbtm.service.progress import Cancelled
 
-    with common.shown_progress() as progress:
+    with leave_on("SIGTERM", "SIGHUP"), common.shown_progress() as progress:
         if merge:
             result = refereeing.merge(folder, tuple(merge), progress)
         elif report_only:

@@ -42,8 +42,17 @@ def quality_table(document: Document) -> Table:
 def name_of(entry: Document) -> str:
     """The label, and what is missing of it."""
     if entry["status"] == "failed":
-        return f"{entry['label']} (failed: {'; '.join(entry['reasons'])})"
+        return f"{entry['label']} (failed: {grouped(entry['reasons'])})"
     return entry["label"] + (" (not all runs are there)" if entry["status"] == "missing" else "")
+
+
+def grouped(reasons: Sequence[str]) -> str:
+    """`seed 0: why; seed 1: why` as `seeds 0, 1: why`."""
+    seeds: dict[str, list[str]] = {}
+    for reason in reasons:
+        seed, _, why = reason.removeprefix("seed ").partition(": ")
+        seeds.setdefault(why, []).append(seed)
+    return "; ".join(f"seed{'s' * (len(found) > 1)} {', '.join(found)}: {why}" for why, found in seeds.items())
 
 
 def cell(found: Document | None, metric: Document) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from dbtm.core.errors import UsageError, nearest
@@ -106,6 +107,8 @@ def planned(request: RefereeRequest) -> Plan:
         recipe=comparison.recipe, data=request.data, vocab=request.vocab, length=request.length, changes=common
     )
     config = base(wanted, comparison)
+    if hasattr(config.task, "data"):  # what has to be read is read before anything is written
+        config.task.batch(np.arange(1))
     found = entries(config, comparison, request.methods)
     found = with_changes(found, [change for change in request.changes if change not in common])
     flops = request.flops if request.minutes is None else None

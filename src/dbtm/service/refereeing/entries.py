@@ -41,9 +41,9 @@ COMPARISONS = {
     "markov": Comparison(
         "markov",
         "a Markov chain with a known law: total variation of adjacent pairs; minutes on two CPU cores",
-        n=4_000,
+        n=3_000,
         changes=("model.width=48", "model.depth=2"),
-        flops=5e11,
+        flops=3e11,
     ),
     "sudoku-mini": Comparison(
         "sudoku-mini",
