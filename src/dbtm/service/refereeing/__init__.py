@@ -110,7 +110,7 @@ def planned(request: RefereeRequest) -> Plan:
     if hasattr(config.task, "data"):  # what has to be read is read before anything is written
         config.task.batch(np.arange(1))
     found = entries(config, comparison, request.methods)
-    found = with_changes(found, [change for change in request.changes if change not in common])
+    found = with_changes(found, [change for change in request.changes if change not in common], config)
     flops = request.flops if request.minutes is None else None
     if flops is None and request.minutes is None:
         flops = default_flops(config, comparison)

@@ -88,13 +88,17 @@ def _entry(config: RunConfig, comparison: Comparison, name: str) -> Entry:
         return Entry(PAPER, _sized(_paper(config, comparison)), "DBTM with the paper's settings")
     method = METHODS.get(name)
     about = "DBTM with our settings" if name == "dbtm" else (method.__doc__ or name).strip().split("\n")[0].rstrip(".")
-    own = _sized(config.by(name))
+    return _taught(Entry(name, _sized(config.by(name)), about), config)
+
+
+def _taught(entry: Entry, config: RunConfig) -> Entry:
+    """With its teacher, where its settings ask for one."""
+    method = method_of(entry.config)
     if "teacher" not in method.needs:
-        return Entry(name, own, about)
-    teacher = method.teacher or next(iter(sorted(method.teachers)), "")
-    if not teacher:
-        raise UsageError(f"the method '{name}' needs a teacher, but does not say which method trains it")
-    return Entry(name, own, about, _sized(config.by(teacher)))
+        return replace(entry, teacher=None)
+    if not method.teacher:
+        raise UsageError(f"the method '{method.name}' needs a teacher, but does not say which method trains it")
+    return replace(entry, teacher=_sized(config.by(method.teacher)))
 
 
 def _paper(config: RunConfig, comparison: Comparison) -> RunConfig:
@@ -124,12 +128,12 @@ def default_flops(config: RunConfig, comparison: Comparison) -> float:
     return comparison.flops or run_flops(config)
 
 
-def with_changes(found: dict[str, Entry], changes: Sequence[str]) -> dict[str, Entry]:
-    """Entries with settings of single ones changed: LABEL:section.key=value."""
+def with_changes(found: dict[str, Entry], changes: Sequence[str], config: RunConfig) -> dict[str, Entry]:
+    """Entries with settings of single ones changed: LABEL:section.key=value. Teachers keep those of all."""
     for change in changes:
         label, _, assignment = change.partition(":")
         if label not in found:
             raise UsageError(f"'{change}' is for '{label}', which is not compared{nearest(label, found)}")
-        entry = found[label]
-        found = {**found, label: replace(entry, config=override(entry.config, [assignment]))}
+        changed = replace(found[label], config=override(found[label].config, [assignment]))
+        found = {**found, label: _taught(changed, config)}
     return found
