@@ -72,12 +72,17 @@ async def one_run(request: Request) -> Response:
 async def settings(request: Request) -> Response:
     studio, name = studio_of(request), request.query_params.get("name", "")
 
-    def told() -> list[dict[str, Any]]:
+    def told() -> dict[str, Any]:
         from dbtm.service.runs import run_settings
 
-        return [{**asdict(setting), "changed": setting.changed} for setting in run_settings(find_run(studio, name))]
+        run = find_run(studio, name)
+        try:
+            found = run_settings(run)
+        except UsageError as error:  # a run that has only begun is no mistake of the visitor's
+            return {"settings": [], "note": str(error)}
+        return {"settings": [{**asdict(setting), "changed": setting.changed} for setting in found], "note": None}
 
-    return JSONResponse({"settings": await run_in_threadpool(told)})
+    return JSONResponse(await run_in_threadpool(told))
 
 
 async def samples(request: Request) -> Response:

@@ -3,7 +3,7 @@ import { make } from "../viewer/dom.js";
 
 export function noModel(place, title, ...commands) {
   place.append(make("header", {}, make("h1", {}, title)),
-    make("section", { className: "card empty-state" }, make("h3", {}, "No model for this room yet"),
+    make("section", { className: "card empty-state" }, make("h2", { className: "title" }, "No model for this room yet"),
       make("p", { className: "soft" }, "The package holds none. Train one, then open the studio with its run:"),
       make("pre", { tabIndex: 0 }, commands.join("\n"))));
   return null;

@@ -14,7 +14,7 @@ export async function open(place, params, context) {
   place.append(make("header", {}, make("h1", {}, "Referee"),
     make("p", {}, "Methods on one network, one trainer and one judge, at equal training cost.")));
   if (!comparisons.length) {
-    place.append(make("section", { className: "card empty-state" }, make("h3", {}, "No comparison here yet"),
+    place.append(make("section", { className: "card empty-state" }, make("h2", { className: "title" }, "No comparison here yet"),
       make("p", { className: "soft" }, folders.length ? `Nothing under ${folders.join(", ")}. ` : "The studio was started without a folder to look into. ",
         "Compare methods, then start the studio with the folder:"),
       make("pre", { tabIndex: 0 }, "dbtm referee markov --out runs/referee\ndbtm studio --runs runs")));
@@ -84,7 +84,7 @@ export async function open(place, params, context) {
   }
   shown.append(...all.filter(each => each.broken).map(each => make("p", { className: "notice bad" }, `${each.name}: ${each.broken}`)),
     make("section", { className: "card" }, make("div", { className: "run-grid" }, task.element, folder.element, budget.element, method.element)),
-    figures, tablePlace, make("section", { className: "card" }, make("h2", {}, "What was compared"), about));
+    make("h2", { className: "visually-hidden" }, "Figures"), figures, make("h2", { className: "visually-hidden" }, "Numbers"), tablePlace, make("section", { className: "card" }, make("h2", {}, "What was compared"), about));
   place.append(shown);
   show();
   return null;

@@ -26,7 +26,7 @@ export async function open(place, params, context) {
   async function refreshList() {
     const { runs, folders } = await ask("/api/runs");
     if (!runs.length) {
-      list.replaceChildren(make("section", { className: "card empty-state" }, make("h3", {}, "No runs here yet"),
+      list.replaceChildren(make("section", { className: "card empty-state" }, make("h2", { className: "title" }, "No runs here yet"),
         make("p", { className: "soft" }, folders.length ? `Nothing under ${folders.join(", ")}. ` : "The studio was started without a folder of runs. ",
           "Train something, or start the studio with the folder of your runs:"),
         make("pre", { tabIndex: 0 }, "dbtm train sudoku-mini --out runs/mini\ndbtm studio --runs runs")));
@@ -153,7 +153,11 @@ function samplesOf(query, context) {
 // Every setting with its meaning; those that a recipe or another run changes stand out.
 function settingsOf(name, others) {
   const shown = make("div"), words = value => JSON.stringify(value);
-  const get = async run => (await ask(`/api/runs/settings?name=${encodeURIComponent(run)}`)).settings;
+  const get = async run => {
+    const { settings, note } = await ask(`/api/runs/settings?name=${encodeURIComponent(run)}`);
+    if (note) throw new Error(note);
+    return settings;
+  };
   const against = choice("Show", [["changed", "what the recipe has changed"], ["all", "everything"],
     ...others.filter(each => each !== name).map(each => [`run:${each}`, `difference to ${each}`])], "changed", fill);
   async function fill() {

@@ -71,7 +71,7 @@ export async function open(place, params, context) {
     const told = make("div", { className: "told", role: "status" });
     const save = make("a", { className: "button", hidden: true, download: "sudoku.html" }, "Save as HTML");
     const holder = make("div", { className: "lane" });
-    lane.heading = make("h3", { hidden: true }, index ? "Second setting" : "First setting");
+    lane.heading = make("h2", { className: "title", hidden: true }, index ? "Second setting" : "First setting");
     const fields = {};
     const model = choice("Model", cards.map(card => card.name), params.get(`model${suffix}`) ?? cards[0]?.name ?? "", () => { fill(); changed(); });
     const seed = whole("Seed", Number(params.get(`seed${suffix}`)) || 0, () => changed());

@@ -2,7 +2,7 @@
 import { make } from "../viewer/dom.js";
 import { viewOfSheet } from "../viewer/sheet.js";
 import { makeViewer } from "../viewer/viewer.js";
-import { chosenOptions, choice, samplerFields, setFields, tick, whole } from "../controls.js";
+import { chosenOptions, choice, samplerFields, setFields, steps, tick, whole } from "../controls.js";
 import { copyText, makeWork, milliseconds, queuedWords } from "../work.js";
 import { noModel } from "./none.js";
 
@@ -21,6 +21,8 @@ export async function open(place, params, context) {
     placeholder: "Begin a text, or leave this empty. Mark holes with ____ to have them filled." });
   const model = choice("Model", cards.map(card => card.name), params.get("model") ?? cards[0].name, () => { fill(); remember(); });
   const seed = whole("Seed", Number(params.get("seed")) || 0, () => remember());
+  const hole = steps("Tokens in every hole", ["auto", 1, 2, 3, 4, 6, 8, 12, 16, 24, 32], params.get("hole") ?? "auto", () => remember());
+  const showHole = () => { hole.element.hidden = !HOLE.test(input.value); };
   const many = tick(`Same noise at ${SIDE_BY_SIDE.join(", ")} NFE, side by side`, params.has("many"), () => { fill(); remember(); });
   const byRound = tick("Colour tokens by commit round", params.get("colour") !== "state", () => {
     lanes.forEach(lane => lane.viewer.colour(byRound.get()));
@@ -36,7 +38,8 @@ export async function open(place, params, context) {
     fieldsPlace.replaceChildren(...Object.values(fields).map(field => field.element));
   }
   function remember() {
-    context.remember("text", { t: input.value, seed: seed.get() || null, many: many.get() ? 1 : null,
+    showHole();
+    context.remember("text", { t: input.value, hole: hole.get() === "auto" ? null : hole.get(), seed: seed.get() || null, many: many.get() ? 1 : null,
       colour: byRound.get() ? null : "state", model: cards.length > 1 ? model.get() : null, ...chosenOptions(fields) });
   }
   function makeHole() {
@@ -48,8 +51,10 @@ export async function open(place, params, context) {
     input.selectionStart = input.selectionEnd = before.length + left.length + 4;
     remember();
   }
-  const given = () => HOLE.test(input.value) ? { infill: input.value } : { prompt: input.value };
+  const given = () => HOLE.test(input.value)
+    ? { infill: input.value, ...(hole.get() === "auto" ? {} : { hole: hole.get() }) } : { prompt: input.value };
   input.addEventListener("change", remember);
+  input.addEventListener("input", showHole);
 
   // -- a lane: one budget ------------------------------------------------------------------------------------------
   function makeLane(title) {
@@ -61,7 +66,7 @@ export async function open(place, params, context) {
     const again = make("button", { type: "button", hidden: true, onclick: () => regenerate(lane) }, "Regenerate marked");
     const copy = make("button", { type: "button", hidden: true, onclick: () => copyText(lane.text, context.say) }, "Copy text");
     lane.element = make("section", { className: "sheet-lane", "aria-label": title },
-      make("div", { className: "head" }, make("h3", {}, title), told), sheet, stagePlace,
+      make("div", { className: "head" }, make("h2", { className: "title" }, title), told), sheet, stagePlace,
       make("div", { className: "actions" }, again, copy, save));
     lane.work = makeWork(() => showBusy());
 
@@ -157,11 +162,12 @@ export async function open(place, params, context) {
 
   const writeButton = make("button", { type: "button", className: "primary", onclick: write }, "Write");
   const cancel = make("button", { type: "button", disabled: true, onclick: () => lanes.forEach(lane => lane.work.cancel()) }, "Cancel");
-  const hole = make("button", { type: "button", onclick: makeHole }, "Make a hole");
+  const holeButton = make("button", { type: "button", onclick: makeHole }, "Make a hole");
   const other = make("button", { type: "button", onclick: () => { seed.set(seed.get() + 1); write(); } }, "Another");
   const optionsCard = make("section", { className: "card" }, make("h2", {}, "Setting"), cards.length > 1 && model.element,
-    many.element, byRound.element, make("hr"), fieldsPlace, seed.element);
+    many.element, byRound.element, make("hr"), fieldsPlace, hole.element, seed.element);
   fill();
+  showHole();
   beside.replaceChildren(optionsCard);
   input.addEventListener("keydown", event => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); write(); } });
   place.append(
@@ -171,7 +177,7 @@ export async function open(place, params, context) {
       make("div", { className: "side" },
         make("div", { className: "prompt-box" },
           make("div", {}, make("label", { htmlFor: "prompt", className: "small soft" }, "Your text"), input),
-          make("div", { className: "actions" }, writeButton, cancel, hole, other)),
+          make("div", { className: "actions" }, writeButton, cancel, holeButton, other)),
         lanesPlace,
         make("p", { className: "hint" }, "Choose a token to see what else the model considered, round by round. Click one token, ",
           "shift-click another (or shift and arrow keys) to mark a span, then regenerate it in place.")),
