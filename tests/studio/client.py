@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 class Client:
     """One visitor."""
 
-    def __init__(self, port: int, studio: Studio, headers: dict[str, str] | None = None):
+    def __init__(self, port: int, studio: Studio | None = None, headers: dict[str, str] | None = None):
         self.port, self.studio, self.headers = port, studio, headers or {}
 
     @property

@@ -20,7 +20,7 @@ SOLUTION = "85961243772385416916437952898614735237526891424159378643298167561742
 ROOMS = ("sudoku", "text", "maths", "simplex", "runs", "referee")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no longer: while it is open, no other event loop can run in this thread
 def browser():
     from playwright.sync_api import sync_playwright
 
