@@ -98,3 +98,16 @@ def test_a_student_has_the_network_and_cap_of_its_teacher():
 def test_dfm_is_a_denoiser_first():
     for method in ("dfm", "dfm-esd"):
         assert [recipe(f"{data}-{method}").method.start for data in SETS] == [1_000_000, 1_000_000, 16_000, 200_000]
+
+
+@pytest.mark.parametrize("data", SETS)
+def test_distillations_have_their_rounds_and_the_network_of_their_teacher(data):
+    sdtt, dcd = recipe(f"{data}-mdlm-sdtt"), recipe(f"{data}-duo-dcd")
+    has(
+        sdtt, {"train": {"steps": 80_000, "batch": 128}, "optim": OPTIM, "method": {"rounds": 8, "round_steps": 10_000}}
+    )
+    has(dcd, {"train": {"steps": 50_000, "batch": 128}, "method": {"rounds": 5, "round_steps": 10_000, "grid": 512}})
+    has(dcd, {"optim": {"lr": 6e-5, "warmup": 500, "ema": 0.999}})
+    assert sdtt.model == recipe(f"{data}-mdlm").model
+    assert dcd.model == recipe(f"{data}-duo").model
+    assert dcd.sample.tail == sdtt.sample.tail == "argmax"

@@ -1,6 +1,7 @@
 """Training as it is asked for: every method on every task, and requests that do not fit."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,11 +32,14 @@ def request_of(recipe, method, prepared, out, *changes):
     return TrainRequest(recipe, method, changes, out=out, data=prepared.get(recipe), **more)
 
 
-@pytest.mark.parametrize("method", [name for name in BUILT_IN if not METHODS.get(name).needs or name in ALONE])
+@pytest.mark.parametrize("method", BUILT_IN)
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_method_trains_on_every_task(recipe, method, prepared, tmp_path):
-    """Trained, measured, saved, loaded, sampled with a prompt, and resumed."""
-    folder = train(request_of(recipe, method, prepared, tmp_path / "run", *ALONE.get(method, ())))
+    """Trained, from a teacher where it needs one, measured, saved, loaded, sampled with a prompt, and resumed."""
+    teacher, init = METHODS.get(method).teacher if method not in ALONE else "", None
+    if teacher:
+        init = train(request_of(recipe, teacher, prepared, tmp_path / "teacher"))
+    folder = train(replace(request_of(recipe, method, prepared, tmp_path / "run", *ALONE.get(method, ())), init=init))
     saved = json.loads((folder / "config.json").read_text())
     assert saved["method"]["name"] == method
     sampler = load(folder, device="cpu")

@@ -5,13 +5,15 @@ from dbtm.core.registry import METHODS
 BUILT_IN = {
     "ar": "dbtm.methods.ar",
     "dbtm": "dbtm.methods.dbtm",
-    "duo": "dbtm.methods.duo",
     "dfm": "dbtm.methods.flow.dfm",
     "dfm-esd": "dbtm.methods.flow.dfm",
+    "duo": "dbtm.methods.duo",
+    "duo-dcd": "dbtm.methods.dcd",
     "flm": "dbtm.methods.flow.flm",
     "fmlm": "dbtm.methods.flow.fmlm",
     "fmlm-plus": "dbtm.methods.flow.fmlm_plus",
     "mdlm": "dbtm.methods.mdlm",
+    "mdlm-sdtt": "dbtm.methods.sdtt",
     "s-flm": "dbtm.methods.sflm",
 }
 

@@ -37,6 +37,17 @@ TIMES = 16  # of the bound, for every example
 CLEAN, NOISY = 0.945, 0.05  # share of clean tokens at both ends of the curriculum
 
 
+def check_noise(eps: float, gamma_min: float | None, gamma_max: float | None) -> None:
+    """Refuse noise levels that cannot be."""
+    if not 0 < eps < 1:
+        raise UsageError(f"method.eps={eps} must be above 0 and below 1")
+    for name, value in (("gamma_min", gamma_min), ("gamma_max", gamma_max)):
+        if value is not None and not -8 <= value <= 8:
+            raise UsageError(f"method.{name}={value} must be between -8 and 8")
+    if gamma_min is not None and gamma_max is not None and gamma_min >= gamma_max:
+        raise UsageError(f"method.gamma_min={gamma_min} must be below method.gamma_max={gamma_max}")
+
+
 @dataclass(frozen=True)
 class Config(MethodConfig):
     """Noise and curriculum."""
@@ -58,16 +69,9 @@ class Config(MethodConfig):
     """The same at t = 1; null: where 5 % of tokens are clean."""
 
     def __post_init__(self):
-        if not 0 < self.eps < 1:
-            raise UsageError(f"method.eps={self.eps} must be above 0 and below 1")
+        check_noise(self.eps, self.gamma_min, self.gamma_max)
         self.not_negative("curriculum")
         self.positive("tau", "top_k")
-        for name in ("gamma_min", "gamma_max"):
-            value = getattr(self, name)
-            if value is not None and not -8 <= value <= 8:
-                raise UsageError(f"method.{name}={value} must be between -8 and 8")
-        if self.gamma_min is not None and self.gamma_max is not None and self.gamma_min >= self.gamma_max:
-            raise UsageError(f"method.gamma_min={self.gamma_min} must be below method.gamma_max={self.gamma_max}")
 
 
 @dataclass(frozen=True)

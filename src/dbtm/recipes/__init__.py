@@ -55,6 +55,8 @@ PEERS = {
     "dfm": "DFM (PSD), a flow map by two steps",
     "dfm-esd": "DFM (ESD), a flow map by its derivative",
     "s-flm": "S-FLM, a flow on the sphere",
+    "mdlm-sdtt": "MDLM+SDTT, distilled through time (--init RUN)",
+    "duo-dcd": "Duo+DCD, consistency distillation (--init RUN)",
 }
 """Other methods, each with a module of recipes: the published settings on the sets below."""
 
@@ -62,7 +64,11 @@ SETS = {"lm1b": "LM1B", "owt": "OpenWebText", "sudoku": "Sudoku 9 x 9", "tinygsm
 
 OURS = {
     ("fmlm-plus", "lm1b"),
-    *((method, data) for method in ("fmlm", "dfm", "dfm-esd") for data in ("sudoku", "tinygsm")),
+    *(
+        (method, data)
+        for method in ("fmlm", "dfm", "dfm-esd", "mdlm-sdtt", "duo-dcd")
+        for data in ("sudoku", "tinygsm")
+    ),
 }
 """Recipes for which nothing is published: the method's settings of other sets."""
 
