@@ -25,6 +25,7 @@ class Trace:
     nfe: np.ndarray  # (B,) int64: network evaluations this sample needed
     prompt: np.ndarray  # (B, L) bool
     rounds: list[Round] = field(default_factory=list)  # filled where a trace was asked for
+    stable: np.ndarray | None = None  # (B,) bool: the answer confirmed itself; None where that was not asked
 
     @staticmethod
     def concatenate(traces: list["Trace"]) -> "Trace":
@@ -44,6 +45,7 @@ class Trace:
             np.concatenate([t.nfe for t in traces]),
             np.concatenate([t.prompt for t in traces]),
             rounds,
+            _joined([t.stable for t in traces]),
         )
 
 

@@ -62,9 +62,10 @@ class Watch:
         if self.on_round is not None:
             self.on_round(state)
 
-    def trace(self, tokens: Tensor, clean: Tensor) -> Trace:
+    def trace(self, tokens: Tensor, clean: Tensor, stable: Tensor | None = None) -> Trace:
         """The result of the batch."""
-        return Trace(tokens.cpu().numpy(), self.nfe_B.cpu().numpy(), clean.cpu().numpy(), self.rounds)
+        arrays = (tokens.cpu().numpy(), self.nfe_B.cpu().numpy(), clean.cpu().numpy())
+        return Trace(*arrays, self.rounds, None if stable is None else stable.cpu().numpy())
 
 
 def _copy(x: Tensor | None) -> Any:

@@ -12,7 +12,7 @@ from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.methods.base import backward
 from dbtm.methods.dbtm import LossConfig, PathConfig, RilConfig
-from dbtm.methods.dbtm.streams import AGAIN, CONTEXT_TIME, ROUND
+from dbtm.methods.dbtm.streams import AGAIN, CONTEXT_TIME, OWN, ROUND
 from tests.methods.dbtm.step import PROMPT, B, L, build, coupled_noise, examples, interpolant, one_hot, weighted_ce
 from tests.train.test_resume import tiny_run
 
@@ -241,3 +241,67 @@ def test_the_anchor_may_supervise_clean_context(everywhere):
                 context += bool(clean[b, l])
     assert (context > 0) == everywhere
     check(method, batch, {"anchor": want / (B * (L - PROMPT))}, anchor=0.8)
+
+
+# -- the map's own choices ---------------------------------------------------------------------------------------------
+
+
+def own_states(method, batch, x0, b):
+    """States of a rollout that holds argmax T on what is chosen anew in every round, by confidence."""
+    e, prompt = one_hot(batch.tokens[b]), {l for l in range(L) if batch.prompt[b, l]}
+    held, states = {l: e[l] for l in prompt}, []
+    for r in range(1, K + 1):
+        x = torch.stack([held.get(l, x0[b, l]) for l in range(L)])
+        p = method.network(x[None])[0].detach()
+        free = [l for l in range(L) if l not in prompt]
+        top = sorted(free, key=lambda l: -p[l].max().item())[: math.ceil(len(free) / (K - r + 1))]
+        chosen = {l for l in free if p[l].max().item() >= KAPPA or l in top}
+        held = {l: e[l] if l in prompt else torch.eye(e.shape[1])[p[l].argmax()] for l in prompt | chosen}
+        states.append(x)
+    return states
+
+
+@pytest.mark.parametrize("supervise", ["uncommitted", "remaining"])
+@pytest.mark.parametrize("small", [True, False])
+def test_rows_may_hold_the_maps_own_choices(monkeypatch, small, supervise):
+    """Every position learns the data's token at every round, whatever is held there."""
+    monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
+    ril = RilConfig(weight=0.6, quality=0.0, depths=(K,), kappa=KAPPA, own=1.0, supervise=supervise)
+    method, batch = build(loss=NOTHING, ril=ril), examples()
+    x0, want, mistakes = coupled_noise(method, batch), torch.zeros(()), 0
+    for b in range(B):
+        e = one_hot(batch.tokens[b])
+        for x in own_states(method, batch, x0, b):
+            p = method.network(x[None])[0]
+            mistakes += sum(bool((x[l] == 1).any()) and not torch.equal(x[l], e[l]) for l in range(PROMPT, L))
+            for l in range(PROMPT, L):
+                want = want + weighted_ce(p[l], e[l]) / (B * (L - PROMPT))
+    assert mistakes, "an untrained map holds wrong tokens"
+    check(method, batch, {"ril": want}, ril=0.6)
+
+
+def test_some_rows_hold_their_own_choices_and_the_others_the_truth():
+    """Each row as it would be if all were of its kind."""
+    batch = examples()
+    u_B = rng.uniform(rng.fold(batch.key(OWN), K, 0), 1)[:, 0]
+    share = u_B.sort().values[1:3].mean().item()  # two rows below it, the others above
+
+    def terms(own):
+        ril = RilConfig(weight=1.0, quality=0.0, depths=(K,), kappa=KAPPA, own=own)
+        method = build(loss=NOTHING, ril=ril, path=PathConfig(coupling="independent"))
+        return torch.tensor([backward(method, row_of(batch, b))["ril"].item() for b in range(B)])
+
+    truth, own = terms(0.0), terms(1.0)
+    torch.testing.assert_close(terms(share), torch.where(u_B < share, own, truth))
+    assert (truth != own).all()
+
+
+def row_of(batch, b):
+    one = slice(b, b + 1)
+    return replace(batch, tokens=batch.tokens[one], prompt=batch.prompt[one], sample_key=batch.sample_key[one])
+
+
+@pytest.mark.parametrize("other", [{"commit": False}, {"semigroup": 1.0}, {"anchor": 1.0}])
+def test_own_choices_are_tokens(other):
+    with pytest.raises(UsageError, match=r"method\.ril\.own holds tokens"):
+        RilConfig(weight=1.0, own=0.5, **other)

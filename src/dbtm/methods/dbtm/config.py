@@ -111,6 +111,9 @@ class RilConfig(Section):
     """Share of the batch's rows that go on after the first round."""
     context: float = 0.0
     """Least share of positions that are clean when a rollout starts; 0: rollouts start from noise."""
+    own: float = 0.0
+    """Share of rows whose rollouts hold the map's own choices, chosen anew in every round, right or wrong, and learn at
+    every position: the map learns to change its mind (sample.rule=revise). 0 is the paper's."""
     start: int = 0
     """First step with rollouts."""
     transport: float = 0.0
@@ -128,7 +131,12 @@ class RilConfig(Section):
         if not self.depths or min(self.depths) < 1:
             raise UsageError("method.ril.depths needs at least one rollout depth, each at least 1")
         self.positive("later_fraction", "samples")
-        self.in_range(0, 1, "later_fraction", "context")
+        self.in_range(0, 1, "later_fraction", "context", "own")
+        if self.own and (not self.commit or self.semigroup or self.on_contexts):
+            raise UsageError(
+                "method.ril.own holds tokens: set method.ril.commit=true, and leave method.ril.semigroup, "
+                "method.ril.transport and method.ril.anchor at 0"
+            )
         if self.semigroup and self.later_fraction < 1:
             raise UsageError("method.ril.semigroup needs the last round of every row: set method.ril.later_fraction=1")
         if self.on_contexts and not self.commit:
@@ -263,6 +271,12 @@ class Options(SampleConfig):
     """What is committed first."""
     commit: bool = True
     """Commit tokens, or hold distributions."""
+    rule: Literal["commit", "revise"] = "commit"
+    """commit: what is committed stays (the paper's rule). revise: every round proposes all positions and chooses anew
+    what it holds; a sample stops when its answer confirms itself."""
+    check: int = 0
+    """Further network evaluations, at least 2, in which the answer is checked by looks at renoised halves of it, and
+    what does not come back is refined again; 0 is off."""
     temperature: float = 0.0
     """0 takes the most likely token."""
     sigma: float | None = None
@@ -282,7 +296,17 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
-        self.not_negative("temperature", "repetition_penalty", "tolerance")
+        self.not_negative("temperature", "repetition_penalty", "tolerance", "check")
+        if self.check == 1:
+            raise UsageError("sample.check=1 is too few: a check takes 2 network evaluations")
+        paper = self.sampler == "refine" and self.commit
+        if (self.rule == "revise" or self.check) and not paper:
+            raise UsageError("sample.rule=revise and sample.check need sample.sampler=refine and sample.commit=true")
+        if self.rule == "revise" and (self.check or self.repetition_penalty or self.scorer in ("spread", "none")):
+            raise UsageError(
+                "sample.rule=revise confirms its answer itself, by confidence or quality: leave check and "
+                "repetition_penalty out, and set scorer to one of these two"
+            )
         if self.sigma is not None:
             self.positive("sigma")
 
@@ -332,5 +356,7 @@ class Options(SampleConfig):
             names += ["kappa"] if self.threshold is not None else []
             names += ["repetition_penalty"] if self.commit else []
             names += ["scorer", "commit", "fresh_noise"]
+            names += ["rule"] if self.rule != "commit" else []
             settings |= {} if self.commit else stopping
+        names += ["check"] if self.check else []
         return settings | {name: getattr(self, name) for name in names}

@@ -75,16 +75,15 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
     by_position = spread(tokens_BL.shape[1], tokens_BL.device) if options.scorer == "spread" else None
     for r in range(1, options.nfe + 1):
         key_B = noise_BR[active, r - 1 if options.fresh_noise else 0]
-        noise_BLD = network.prior.draw(noise(model, key_B, options.sigma or 1.0))
         tokens, committed = tokens_BL[active], committed_BL[active]
-        h = torch.where(committed[..., None], model.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
+        h = embed_state(network, tokens, committed, key_B, options)
         if held is not None and p is not None:
             h = torch.where(held[..., None], model.embed_noise(p), h)
         trunk = hidden(model.condition(h, p), rows=active)
         choice_B = None if choice_BR is None else choice_BR[active, r - 1]
         scorer = options.scorer if watch.tracing or r < options.nfe else "none"
         likely = _Likely(tokens.shape, watch.others, trunk.device) if watch.others else None
-        proposed, score = _score(network, trunk, tokens, committed, options, choice_B, scorer, likely)
+        proposed, score = score_proposals(network, trunk, tokens, committed, options, choice_B, scorer, likely)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(committed, score_BL[active].to(score.dtype), score)
         order = score if by_position is None else by_position.expand_as(score)
@@ -133,7 +132,13 @@ class _Likely:
         return tokens, p
 
 
-def _score(
+def embed_state(network: Evaluator, tokens: Tensor, known: Tensor, key_B: Tensor, options: Options) -> Tensor:
+    """Tokens where they are known, fresh noise elsewhere."""
+    noise_BLD = network.prior.draw(noise(network.model, key_B, options.sigma or 1.0))
+    return torch.where(known[..., None], network.model.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
+
+
+def score_proposals(
     network: Evaluator,
     trunk: Tensor,
     tokens: Tensor,

@@ -6,6 +6,10 @@
         x_hat_r <- x1 on C_r (commit), or T(x_hat_{r-1}) on C_r (non-commit); x0 elsewhere
         where asked for, transport and anchor learn at I_t(C_r), the interpolant with the context that the rounds made
 
+Rows that hold the map's own choices (`own`) differ: x_hat_r has argmax T(x_hat_{r-1}) on C_r, right or wrong; C_r is
+chosen anew in every round, by the map's confidence; and all positions learn x1, held ones too. So the map sees contexts
+with mistakes in them, and learns to change its mind (the sampler's rule "revise").
+
 The rollout is the supervised pass itself, committed from its detached output: it costs no further pass. Only semi-r
 must know the last round before the first is learned: it walks ahead once without gradients, and without dropout.
 """
@@ -22,7 +26,7 @@ from dbtm.core import rng
 from dbtm.losses.head import HeadLosses
 from dbtm.losses.soft_head import SoftTarget, chunked_soft_head
 from dbtm.methods.base import Examples, Part
-from dbtm.methods.dbtm.streams import CONTEXT_TIME, ROUND
+from dbtm.methods.dbtm.streams import CONTEXT_TIME, OWN, ROUND
 from dbtm.simplex import Noise, State, commit, interpolate
 
 if TYPE_CHECKING:
@@ -61,6 +65,8 @@ class Rollout:
     examples: Examples
     start: Tensor  # (B, L) bool: clean from the beginning
     committed: Tensor  # (B, L) bool: C_{r-1}
+    own: Tensor | None = None  # (B, 1) bool: rows that hold the map's own choices
+    held: Tensor | None = None  # (B, L) what is held on C_{r-1}; None: x1
     p: Tensor | None = None  # the round before, where it is held or recalled
     embedded: Tensor | None = None  # x0 W under autograd, where several passes share `noise_BLD`, a detached copy
 
@@ -72,7 +78,7 @@ class Rollout:
             first = slice(0, len(self.examples.tokens))
             self.state, self.noise, self.noise_BLD = self.state.rows(first), self.noise[first], self.noise_BLD[first]
             self.committed, self.start = self.committed[first], self.start[first]
-            self.p = None if self.p is None else self.p[first]
+            self.p, self.own, self.held = (None if x is None else x[first] for x in (self.p, self.own, self.held))
         if ril.fresh_noise and r > 1:
             self.noise = self.method.draw_noise(self.examples, *self.stream(ROUND, r))
             self.noise_BLD = self.method.network.embed_noise(self.noise)
@@ -91,7 +97,11 @@ class Rollout:
 
     def open(self) -> Tensor:
         """(B, L) bool: the positions to be proposed, which count unless only those count that remain."""
-        return ~self.examples.prompt & ~(self.committed if self.method.settings.ril.commit else self.start)
+        return ~self.examples.prompt & ~self.settled(self.committed if self.method.settings.ril.commit else self.start)
+
+    def settled(self, committed: Tensor) -> Tensor:
+        """What is final of some commits: nothing but the start where rows hold their own choices."""
+        return committed if self.own is None else committed & (~self.own | self.start)
 
     def rows(self) -> Tensor:
         """The positions that the head visits."""
@@ -100,7 +110,8 @@ class Rollout:
     def trunk(self) -> Tensor:
         """The network at x_hat_{r-1}."""
         network, holding = self.method.network, not self.method.settings.ril.commit
-        now = State(self.state.tokens, self.state.alpha, self.noise).at_noise(self.start if holding else self.committed)
+        known = self.start if holding else self.committed
+        now = State(self.state.tokens, self.state.alpha, self.noise).at_noise(known, self.held)
         h, _ = network.embed(now, self.noise_BLD)
         if holding and self.p is not None:  # confident positions hold their distribution
             h = torch.where((self.committed & ~self.start)[..., None], network.embed_noise(self.p), h)
@@ -123,14 +134,25 @@ class Rollout:
 
     def commits(self, read: HeadLosses, r: int) -> Tensor:
         """C_r."""
-        return commit(read.right, self.committed, r, self.k, self.method.settings.ril.kappa)
+        kappa = self.method.settings.ril.kappa
+        committed = commit(read.right, self.committed, r, self.k, kappa)
+        if self.own is None:
+            return committed
+        return torch.where(self.own, commit(read.confidence, self.start, r, self.k, kappa), committed)
+
+    def hold(self, read: HeadLosses) -> None:
+        """After C_r is known: what it holds."""
+        if self.own is not None:
+            self.held = torch.where(self.own & ~self.start, read.argmax, self.state.tokens)
 
     @torch.no_grad()
     def walk(self, r: int) -> Tensor:
         """A round that nothing is learned from; returns its trunk."""
         rows, trunk = self.rows(), self.trunk()
         self.remember(trunk, r)
-        self.committed = self.commits(self.look(trunk, rows), r)
+        read = self.look(trunk, rows)
+        self.committed = self.commits(read, r)
+        self.hold(read)
         return trunk
 
 
@@ -147,8 +169,12 @@ def ril_parts(
     """One rollout of depth k, a datum's `sample`-th; `only` is the one round to be supervised, 0 for all."""
     ril, start = method.settings.ril, method.rollout_start(examples)
 
+    own = None
+    if ril.own:
+        own = rng.uniform(rng.fold(examples.key(OWN), k, sample), 1) < ril.own
+
     def from_the_start() -> Rollout:
-        return Rollout(method, k, sample, state, state.noise, noise_BLD, examples, start, start)
+        return Rollout(method, k, sample, state, state.noise, noise_BLD, examples, start, start, own)
 
     ahead = look_ahead(from_the_start()) if semigroup else None
     rollout = from_the_start()
@@ -174,10 +200,11 @@ def _supervised(rollout: Rollout, r: int, ahead: Ahead | None) -> Part:
     rollout.remember(trunk, r)
     if ril.commit and ril.supervise == "remaining":  # known only after a look at the scores
         after = ahead.committed[r] if ahead is not None else rollout.commits(rollout.look(trunk, rows), r)
-        counted = counted & ~after
+        counted = counted & ~rollout.settled(after)
     beta = method.weights["ril"] * share * (1 / count) * counted
     read = rollout.read(trunk, beta, rows)
     rollout.committed = rollout.commits(read, r) if ahead is None else ahead.committed[r]
+    rollout.hold(read)
     terms = {"ril": losses.total(read.endpoint * counted, count) * share}
     others = {}
     if method.network.quality is not None and method.weights["ril_quality"]:

@@ -20,6 +20,7 @@ from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
 from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.refine import Evaluator
+from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
 from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, NOISE, ONE, START, TIME, TURN
 from dbtm.nn import Backbone
@@ -337,4 +338,7 @@ class DBTM(Method[Config, Options]):
         return plain.replayed() if replay else plain
 
     def sample(self, network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        return SAMPLERS[options.sampler](network, given, options, seed, watch)
+        if options.rule == "revise":
+            return revise(network, given, options, seed, watch)
+        sampler = confirm if options.check else SAMPLERS[options.sampler]
+        return sampler(network, given, options, seed, watch)

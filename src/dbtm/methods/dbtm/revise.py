@@ -1,0 +1,154 @@
+"""Samplers that can change their mind: nothing is final until the answer confirms itself.
+
+`revise` is a commit rule of its own. Every round proposes all positions, held ones too, and chooses anew what it holds:
+
+    x <- noise, given tokens clean
+    for r = 1 .. k:
+        f <- map(x);  x_hat <- argmax f (or a sample);  q <- score of x_hat, everywhere
+        stop if everything was held and x_hat is what was held
+        H_r <- {q >= kappa} + the best ones, so that free * r / (k - 2) positions are held
+        x <- x_hat on H_r, fresh noise elsewhere
+
+`check` examines the answer of the paper's rule by two complementary looks: half of it is renoised and mapped again,
+then the other half. What comes back different is uncommitted and refined further, until two looks find nothing or the
+evaluations are spent. A look is a network evaluation like any other.
+
+Both say of every sample whether its answer is stable.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from dbtm.core import rng
+from dbtm.methods.dbtm.config import Options
+from dbtm.methods.dbtm.refine import CHOICE, NOISE, Evaluator, embed_state, refine, score_proposals
+from dbtm.sampling.given import Given
+from dbtm.sampling.trace import Trace
+from dbtm.sampling.watch import Watch
+from dbtm.simplex import commit
+from dbtm.simplex.commit import top
+
+LOOK, AGAIN, HALF = 102, 103, 104  # streams of random numbers: noise of looks, of rounds after them, and which half
+
+
+def held_count(free_B: Tensor, r: int, k: int) -> Tensor:
+    """How many positions round r of k holds at least: free * r / (k - 2), so that two rounds are left to confirm."""
+    last = max(1, k - 2)
+    return (free_B * min(r, last) + last - 1) // last
+
+
+@torch.no_grad()
+def revise(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+    """Generate everything that is not given, in at most `options.nfe` network evaluations."""
+    evaluate = watch.counted(network.hidden)
+    active = torch.arange(len(given.tokens), device=given.tokens.device)
+    tokens_BL, held_BL = given.tokens.clone(), given.clean.clone()
+    score_BL, stable_B = held_BL.float(), torch.zeros(len(held_BL), dtype=torch.bool, device=held_BL.device)
+    noise_BR = given.keys(seed, NOISE, options.nfe)
+    choice_BR = given.keys(seed, CHOICE, options.nfe) if options.temperature else None
+    for r in range(1, options.nfe + 1):
+        tokens, held, clean = tokens_BL[active], held_BL[active], given.clean[active]
+        key_B = noise_BR[active, r - 1 if options.fresh_noise else 0]
+        h = embed_state(network, tokens, held, key_B, options)
+        trunk = evaluate(h, rows=active)
+        choice_B = None if choice_BR is None else choice_BR[active, r - 1]
+        proposed, score = score_proposals(network, trunk, tokens, clean, options, choice_B, options.scorer)
+        confirmed = held.all(-1) & (proposed == tokens).all(-1)
+        held = clean | (score >= options.kappa) | top(score, ~clean, held_count((~clean).sum(-1), r, options.nfe))
+        tokens_BL[active], held_BL[active], score_BL[active] = proposed, held, score.to(score_BL.dtype)
+        stable_B[active] = confirmed
+        if watch.tracing:
+            watch.round(tokens_BL, held_BL, score_BL)
+        active = active[~confirmed]
+        if not len(active):
+            break
+    return watch.trace(tokens_BL, given.clean, stable_B)
+
+
+def confirm(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+    """The paper's rounds, and a check of their answer."""
+    trace = refine(network, given, options, seed, watch)
+    return check(network, given, torch.as_tensor(trace.tokens, device=given.tokens.device), options, seed, watch)
+
+
+@torch.no_grad()
+def check(network: Evaluator, given: Given, answer: Tensor, options: Options, seed: int, watch: Watch) -> Trace:
+    """Confirm or mend an answer (B, L), in at most `options.check` network evaluations."""
+    options = replace(options, temperature=0.0)  # an answer is compared with the most likely one
+    tokens_BL, stable_B = answer.clone(), given.clean.all(-1)
+    active, left, turn = (~stable_B).nonzero().squeeze(-1), options.check, 0
+    while left >= 2 and len(active):
+        some, turn = given.rows(active), turn + 1
+        doubted = look_twice(network, some, tokens_BL[active], options, seed, turn, watch, active)
+        left -= 2
+        stable_B[active] = ~doubted.any(-1)
+        if watch.tracing:
+            shown = torch.ones_like(given.clean)
+            shown[active] = ~doubted
+            watch.round(tokens_BL, shown)
+        going = doubted.any(-1)
+        active, doubted = active[going], doubted[going]
+        rounds = min(options.nfe, left - 2)
+        if rounds < 1 or not len(active):
+            break
+        tokens_BL = mend(network, given, tokens_BL, active, doubted, rounds, turn, options, seed, watch)
+        left -= rounds
+    return watch.trace(tokens_BL, given.clean, stable_B)
+
+
+def look_twice(
+    network: Evaluator,
+    given: Given,
+    tokens: Tensor,
+    options: Options,
+    seed: int,
+    turn: int,
+    watch: Watch,
+    rows: Tensor,
+) -> Tensor:
+    """Where an answer does not come back: a random half is renoised and mapped, then the other half, (B, L) bool."""
+    evaluate = watch.counted(network.hidden)
+    half = rng.uniform(rng.fold(seed, HALF, given.index, turn), tokens.shape[1]) < 0.5
+    doubted = torch.zeros_like(given.clean)
+    for number, renoised in enumerate((half & ~given.clean, ~half & ~given.clean)):
+        key_B = rng.fold(seed, LOOK, given.index, 2 * turn + number)
+        h = embed_state(network, tokens, ~renoised, key_B, options)
+        trunk = evaluate(h, rows=rows)
+        proposed, _ = score_proposals(network, trunk, tokens, ~renoised, options, None, "none")
+        doubted |= renoised & (proposed != tokens)
+    return doubted
+
+
+def mend(
+    network: Evaluator,
+    given: Given,
+    tokens_BL: Tensor,
+    active: Tensor,
+    doubted: Tensor,
+    rounds: int,
+    turn: int,
+    options: Options,
+    seed: int,
+    watch: Watch,
+) -> Tensor:
+    """Refine what is doubted, in so many rounds of the paper's rule; the rest of the answer is context."""
+    evaluate, tokens_BL = watch.counted(network.hidden), tokens_BL.clone()
+    committed_BL = torch.ones_like(given.clean)
+    committed_BL[active] = ~doubted
+    score_BL = committed_BL.float()
+    for r in range(1, rounds + 1):
+        tokens, committed = tokens_BL[active], committed_BL[active]
+        key_B = rng.fold(seed, AGAIN, given.index[active], turn * (options.check + 1) + r)
+        h = embed_state(network, tokens, committed, key_B, options)
+        trunk = evaluate(h, rows=active)
+        proposed, score = score_proposals(network, trunk, tokens, committed, options, None, options.scorer)
+        committed = commit(score, committed, r, rounds, options.kappa)
+        tokens_BL[active], committed_BL[active], score_BL[active] = proposed, committed, score.to(score_BL.dtype)
+        if watch.tracing:
+            watch.round(tokens_BL, committed_BL, score_BL)
+        active = active[~committed.all(-1)]
+        if not len(active):
+            break
+    return tokens_BL
