@@ -36,8 +36,10 @@ def test_settings_hold_the_checkpoints_own_values():
 
 def test_settings_of_other_methods_are_their_own():
     assert resolve(random_sampler(letters("ar")), {"temperature": 0.5}) == {"temperature": 0.5, "top_p": 1.0}
-    own = {"nfe": 4, "temperature": 1.0, "top_p": 1.0, "order": "random"}
+    own = {"nfe": 4, "temperature": 1.0, "top_p": 1.0, "order": "random", "tail": "sample", "remask": "none"}
     assert resolve(random_sampler(letters("mdlm")), {"nfe": 4}) == own
+    loop = resolve(random_sampler(letters("mdlm")), {"nfe": 4, "remask": "loop"})
+    assert loop.keys() == own.keys() | {"eta", "loop_start", "loop_end", "loop_alpha"}
     with pytest.raises(UsageError, match="the sampler of 'mdlm' has no option 'kappa'"):
         resolve(random_sampler(letters("mdlm")), {"nfe": 4, "kappa": 0.5})
 

@@ -7,7 +7,7 @@ sampler may also mask tokens again (ReMDM), which gives it a chance to correct t
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -92,6 +92,12 @@ class Options(SampleConfig):
             )
         if self.remask != "none" and self.order != "random":
             raise UsageError(f"sample.remask={self.remask} needs sample.order=random, not {self.order}")
+
+    def shown(self) -> dict[str, Any]:
+        """The strength of remasking and its loop have a part only where tokens are masked again."""
+        left_out = set() if self.remask in ETA else {"eta"}
+        left_out |= set() if self.remask == "loop" else {"loop_start", "loop_end", "loop_alpha"}
+        return {name: value for name, value in super().shown().items() if name not in left_out}
 
     def alpha(self, t: float) -> float:
         """The share of unmasked tokens that the sampler keeps to."""
