@@ -16,6 +16,7 @@ SHARED = {
 LONGER = {"lm1b": 1_200_000, "owt": 1_100_000}
 OTHERWISE = {
     "fmlm": {"optim": {"betas": (0.9, 0.95)}},
+    "owt-candi": {"train": {"steps": 200_000}},
     **{f"{data}-{m}": {"train": {"steps": n}} for m in ("dfm", "dfm-esd") for data, n in LONGER.items()},
 }
 """Settings in which a method's released code differs from the others'."""

@@ -41,6 +41,8 @@ SAMPLER: dict[str, Any] = {
     "eta": _option(float, "mdlm: strength of remasking (default: the published one)."),
     "psi": _option(float, "duo: share of the posterior in a step; the rest noises a clean draw anew."),
     "velocity": _option(str, "s-flm: move towards the exact mean, a token that is drawn (sample), or the top one."),
+    "step": _option(str, "candi: how noise shrinks, as released or by the equation (ode)."),
+    "towards": _option(str, "candi: a step moves towards a sample or the mean."),
     "sigma": _option(float, "Scale of the prior noise."),
     "repetition_penalty": _option(float, "Penalty on tokens that are there already; 0 is off."),
     "fresh_noise": _option(bool, "Noise of the rounds after the first.", "--fresh-noise/--same-noise"),

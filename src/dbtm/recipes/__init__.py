@@ -55,6 +55,7 @@ PEERS = {
     "dfm": "DFM (PSD), a flow map by two steps",
     "dfm-esd": "DFM (ESD), a flow map by its derivative",
     "s-flm": "S-FLM, a flow on the sphere",
+    "candi": "CANDI, masks and Gaussian noise",
     "mdlm-sdtt": "MDLM+SDTT, distilled through time (--init RUN)",
     "duo-dcd": "Duo+DCD, consistency distillation (--init RUN)",
 }
@@ -64,6 +65,7 @@ SETS = {"lm1b": "LM1B", "owt": "OpenWebText", "sudoku": "Sudoku 9 x 9", "tinygsm
 
 OURS = {
     ("fmlm-plus", "lm1b"),
+    ("candi", "lm1b"),
     *(
         (method, data)
         for method in ("fmlm", "dfm", "dfm-esd", "mdlm-sdtt", "duo-dcd")
