@@ -29,6 +29,7 @@ from dbtm.core import atomic
 from dbtm.core.errors import UsageError
 from dbtm.core.settings import changed_keys
 from dbtm.evals.referee.budget import TEACHER_SHARE, Budget
+from dbtm.tasks.base import Task
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9+*.-]{0,39}")
 _COPIED = ("training.json", "trace.json", "failed.json")
@@ -138,12 +139,18 @@ class RefereeFolder:
             return None
         values = read(path)
         try:
+            tasks: dict[Task, Task] = {}  # one for all: it remembers the puzzles that it has made
+
+            def run(config: Any) -> RunConfig:
+                found = from_dict(config)
+                return found.on(tasks.setdefault(found.task, found.task))
+
             entries = {
                 str(label): Entry(
                     str(label),
-                    from_dict(entry["config"]),
+                    run(entry["config"]),
                     str(entry["about"]),
-                    None if entry["teacher"] is None else from_dict(entry["teacher"]),
+                    None if entry["teacher"] is None else run(entry["teacher"]),
                 )
                 for label, entry in values["entries"].items()
             }

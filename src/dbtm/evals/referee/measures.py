@@ -191,9 +191,14 @@ def _markov(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]
 
 def _sudoku(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]]:
     task: Any = drawn.sampler.task
-    puzzles, solutions = replace(task, evaluate_n=settings.n).held_out
+    puzzles, solutions = _of_size(task, settings.n).held_out
     solved = int(task.solved(drawn.draw(**task.given(puzzles)).tokens, solutions).sum())
     return _share(solved, len(puzzles)), {"clues": task.evaluate_clues}
+
+
+def _of_size(task: Any, n: int) -> Any:
+    """The task with n held-out examples; itself, with what it has made already, where it has as many."""
+    return task if task.evaluate_n == n else replace(task, evaluate_n=n)
 
 
 def _share(successes: int, total: int) -> Estimate:
@@ -202,7 +207,7 @@ def _share(successes: int, total: int) -> Estimate:
 
 def _gsm8k(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]]:
     task: Any = drawn.sampler.task
-    examples = replace(task, evaluate_n=settings.n).held_out
+    examples = _of_size(task, settings.n).held_out
     given, _ = task.given([example.question for example in examples])
     drawn.draw(**given)  # timed without the sandbox
     with Sandbox() as sandbox:

@@ -5,7 +5,7 @@ seeds or budgets of evaluations; several processes may work on one folder, each 
 machines are merged. The report is drawn from what the folder holds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,9 @@ def planned(request: RefereeRequest) -> Plan:
     config = base(wanted, comparison)
     if hasattr(config.task, "data"):  # what has to be read is read before anything is written
         config.task.batch(np.arange(1))
+    n = request.n or comparison.n
+    if hasattr(config.task, "evaluate_n"):
+        config = config.on(replace(config.task, evaluate_n=n))  # type: ignore[type-var]
     found = entries(config, comparison, request.methods)
     found = with_changes(found, [change for change in request.changes if change not in common], config)
     flops = request.flops if request.minutes is None else None
@@ -117,7 +120,7 @@ def planned(request: RefereeRequest) -> Plan:
     return Plan(
         task=request.task,
         budget=Budget(flops, request.minutes),
-        n=request.n or comparison.n,
+        n=n,
         seeds=tuple(range(request.seeds)),
         nfe=tuple(sorted(set(request.nfe))),
         entries=found,

@@ -18,7 +18,7 @@ from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig
 from dbtm.core.device import pick_device
 from dbtm.core.errors import UsageError, out_of_memory
-from dbtm.evals.cost import parameters
+from dbtm.evals.cost import cost_of_run
 from dbtm.evals.judges import load_judge
 from dbtm.evals.provenance import made
 from dbtm.evals.referee.budget import Budget, fitted, with_steps
@@ -173,7 +173,6 @@ def _planned_steps(newest: Path) -> int:
 
 
 def _training(work: Work, config: RunConfig, newest: Path, step: int, seconds: float) -> dict[str, Any]:
-    sampler = load(newest, "cpu")
     return {
         "method": config.method_name,
         "steps": step,
@@ -181,7 +180,7 @@ def _training(work: Work, config: RunConfig, newest: Path, step: int, seconds: f
         "sequences": step * config.train.batch,
         "flops": run_flops(config, step),
         "seconds": seconds,
-        "parameters": parameters(sampler.network),
+        "parameters": cost_of_run(config)["parameters"],
         "peak_memory": peak_memory(pick_device(work.device), work.isolated),
         "checkpoint": newest.name,
         **made(pick_device(work.device)),
@@ -222,6 +221,7 @@ def peak_memory(device: torch.device, isolated: bool) -> int | None:
 def _measure(work: Work, trained: Path) -> None:
     """Rows that are missing, then the trace."""
     sampler = load(trained, work.device)
+    sampler.task = work.plan.entries[work.job.label].config.task  # which has its held-out examples, and may have moved
     judge = None if work.plan.judge is None else load_judge(work.plan.judge, work.device)
     settings = Settings(work.plan.n, judge, SAMPLES_SEED + work.job.seed, work.cancelled)
     budgets = work.folder.missing(work.job, work.plan) if sampler.has_budget else [None]
