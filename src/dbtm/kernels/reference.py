@@ -5,6 +5,7 @@ Inputs narrower than float32 are widened first, so only the inputs and the resul
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 def widen(*tensors: Tensor) -> list[Tensor]:
@@ -26,7 +27,17 @@ def attention(q: Tensor, k: Tensor, v: Tensor, softcap: float = 0.0) -> Tensor:
     dtype = v.dtype
     q, k, v = widen(q, k, v)
     s, _ = scores(q, k, softcap)
-    return (s.softmax(-1) @ v).to(dtype)
+    return (softmax(s) @ v).to(dtype)
+
+
+def softmax(s: Tensor) -> Tensor:
+    """Over the last axis. In forward mode it is written out: the derivative of PyTorch's own overwrites a tensor that a
+    backward pass through it needs.
+    """
+    if torch.compiler.is_compiling() or forward_ad.unpack_dual(s).tangent is None:
+        return s.softmax(-1)
+    weights = (s - forward_ad.unpack_dual(s).primal.detach().amax(-1, keepdim=True)).exp()
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def attention_tangent(

@@ -5,6 +5,7 @@ from dbtm.core.registry import METHODS
 BUILT_IN = {
     "ar": "dbtm.methods.ar",
     "candi": "dbtm.methods.candi",
+    "cfm": "dbtm.methods.flow.cfm",
     "dbtm": "dbtm.methods.dbtm",
     "dfm": "dbtm.methods.flow.dfm",
     "dfm-esd": "dbtm.methods.flow.dfm",

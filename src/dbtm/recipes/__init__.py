@@ -52,6 +52,7 @@ PEERS = {
     "duo": "Duo, uniform-token diffusion",
     "fmlm": "FMLM, FLM's flow map (--init RUN)",
     "fmlm-plus": "FMLM+, a flow map with posterior refinement",
+    "cfm": "CFM, a flow map by its equation in time",
     "dfm": "DFM (PSD), a flow map by two steps",
     "dfm-esd": "DFM (ESD), a flow map by its derivative",
     "s-flm": "S-FLM, a flow on the sphere",
