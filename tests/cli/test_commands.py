@@ -183,19 +183,21 @@ def test_own_tokens_train_and_sample_without_code(dbtm, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sample", "sudoku", "--n", "99999999999999"], "not enough memory"),
-        (["sample", "sudoku", "--nfe", "99999999999"], "not enough memory"),
-        (["train", "markov", "--set", "train.batch=99999999999"], "not enough memory"),
+        (["sample", "sudoku", "--n", "99999999999999"], "--n 99999999999999 must be at least 1 and at most 10000000"),
+        (["sample", "sudoku", "--nfe", "99999999999"], "99999999999 network evaluations (nfe) are too many"),
+        (["train", "markov", "--set", "train.batch=99999999999"], "train.batch=99999999999 must be between"),
+        (["train", "own", "--data", "a.npy", "--vocab", "999999999999", "--length", "2"], "not enough memory"),
         (["train", "markov", "--out", "letter/run"], "cannot write"),
     ],
 )
 def test_what_the_machine_cannot_do_is_one_line_too(dbtm, tmp_path, words, message):
     (tmp_path / "letter").write_text("dear")
+    np.save(tmp_path / "a.npy", np.zeros((4, 2), dtype=np.int64))
     code, _, err = dbtm(*words)
     *before, complaint = err.splitlines()
     assert (code, complaint.startswith("dbtm: ")) == (2, True)
     assert message in complaint
-    assert not before or before[0].startswith("markov by dbtm"), "nothing but the header of a run that had begun"
+    assert not before or before[0].startswith(("markov by dbtm", "own by dbtm")), "only the header of a run"
 
 
 def test_without_a_compiler_training_goes_on_and_says_so(dbtm, monkeypatch):

@@ -7,8 +7,8 @@ import json
 import lzma
 import tarfile
 import tempfile
-from collections.abc import Callable
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from functools import cache
 from pathlib import Path
 
@@ -27,8 +27,14 @@ def taken(folder: Path) -> Files:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@contextmanager
+def silence() -> Iterator[None]:
+    with redirect_stderr(io.StringIO()):
+        yield
+
+
 def _made(make: Callable[[Path], object]) -> Files:
-    with tempfile.TemporaryDirectory(prefix="dbtm-corpus-") as name, redirect_stderr(io.StringIO()):
+    with tempfile.TemporaryDirectory(prefix="dbtm-corpus-") as name, silence():
         make(Path(name))
         return taken(Path(name))
 
@@ -110,6 +116,14 @@ def puzzles() -> bytes:
     return ("puzzle,solution\n" + "".join(f"{p},{s}\n" for p, s in [(PUZZLE, SOLUTION), *grids])).encode()
 
 
+@cache
+def small_puzzles() -> bytes:
+    from dbtm.tasks.sudoku.generate import generate
+
+    grids = [("".join(map(str, p)), "".join(map(str, s))) for p, s in zip(*generate(8, 3, 1, box=2))]
+    return ("puzzle,solution\n" + "".join(f"{p},{s}\n" for p, s in grids)).encode()
+
+
 # -- problems ----------------------------------------------------------------------------------------------------------
 
 WORKED = "He sold 48/2 = <<48/2=24>>24 clips in May.\nHe sold 48+24 = <<48+24=72>>72 altogether.\n#### 72"
@@ -160,9 +174,14 @@ def tiny_run(task, quality: bool = True, **train):
 def toy_run() -> Files:
     """A run of a task without files: step-00000002/..., best.json, metrics.jsonl."""
     from dbtm.service.training import fit
+
+    return _made(lambda out: fit(tiny_run(markov()), out))
+
+
+def markov():
     from dbtm.tasks.toy import Markov
 
-    return _made(lambda out: fit(tiny_run(Markov(vocab=5, length=6)), out))
+    return Markov(vocab=5, length=6)
 
 
 @cache

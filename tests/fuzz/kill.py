@@ -4,6 +4,7 @@ Commands run in forked processes, so that each costs milliseconds. File-system e
 remove, fsync) are counted by an audit hook, which ends the process before the n-th, or says that the disk is full.
 """
 
+import argparse
 import errno
 import io
 import os
@@ -18,10 +19,12 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from tests.fuzz.forked import Ended, start
+from tests.fuzz.result import add
 
 STEPS = 6
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -32,57 +35,6 @@ SETTINGS = [
     "train.device=cpu", "train.precision=fp32", "train.compile=false", "train.graph=false", "optim.warmup=1",
 ]  # fmt: skip
 WEIGHTS = ("model", "ema", "optim")
-
-
-class Ended(NamedTuple):
-    """How a command ended: its exit code (negative: the signal), and what it wrote to the standard error."""
-
-    code: int
-    errors: str
-
-    @property
-    def refused(self) -> bool:
-        """One line of the command's own, and exit code 2."""
-        said = [line for line in self.errors.splitlines() if line.startswith("dbtm: ")]
-        return self.code == 2 and len(said) == 1 and "Traceback" not in self.errors
-
-
-class Process(NamedTuple):
-    pid: int
-    errors: Path
-
-    def wait(self) -> Ended:
-        _, status = os.waitpid(self.pid, 0)
-        said = self.errors.read_text(errors="replace")
-        self.errors.unlink()
-        return Ended(os.waitstatus_to_exitcode(status), said)
-
-
-def start(words: list[str], before: Callable[[], None] = lambda: None) -> Process:
-    """`dbtm WORDS` in a forked process; `before` is called there first."""
-    descriptor, errors = tempfile.mkstemp(prefix="dbtm-kill-")
-    child = os.fork()
-    if child:
-        os.close(descriptor)
-        return Process(child, Path(errors))
-    code = 1
-    try:
-        os.dup2(descriptor, 2)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.stdout, sys.stderr = (os.fdopen(stream, "w", 1, closefd=False) for stream in (1, 2))  # pytest has its own
-        sys.argv = ["dbtm", *words]
-        before()
-        from dbtm.cli import main
-
-        main()
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-    except BaseException:
-        import traceback
-
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        os._exit(code)
 
 
 def at_event(n: int, act: Callable[[], None], folder: Path) -> Callable[[], None]:
@@ -282,17 +234,26 @@ def _mount(folder: Path, size: int) -> bool:
 
 
 def main() -> int:
-    n = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.kill", description=__doc__)
+    parser.add_argument("n", type=int, nargs="?", default=100, help="SIGKILLs")
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of trainers (default: a fifth of n)")
+    parser.add_argument("--disks", type=int, default=0, help="sizes of full disks (default: a quarter of n)")
+    parser.add_argument("--json", type=Path, default=None, help="write the counts to this file")
+    asked = parser.parse_args()
+    n, shown = asked.n, {}
     torch.set_num_threads(1)
     draw = random.Random(0)
     with tempfile.TemporaryDirectory(prefix="dbtm-kill-") as name:
         bench = Bench(Path(name))
-        for what, counts in (
-            ("SIGKILL", kills(bench, n, draw)),
-            ("two trainers", two_trainers(bench, max(2, n // 5), draw)),
-            ("disk full", disks_full(bench, max(3, n // 4))),
+        for what, show in (
+            ("SIGKILL", lambda: kills(bench, n, draw)),
+            ("two trainers", lambda: two_trainers(bench, asked.pairs or max(2, n // 5), draw)),
+            ("disk full", lambda: disks_full(bench, asked.disks or max(3, n // 4))),
         ):
+            counts = show()
+            shown[what] = dict(counts)
             print(f"{what}: " + ", ".join(f"{value} {word}" for word, value in counts.items()), flush=True)
+    add(asked.json, "kill", shown)
     print("nothing was lost; every run ended as the undisturbed one, bit for bit")
     return 0
 

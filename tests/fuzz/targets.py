@@ -4,7 +4,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from tests.fuzz import corpus, of_files, of_folders  # noqa: F401 - they name their targets
+from tests.fuzz import corpus, of_commands, of_files, of_folders  # noqa: F401 - they name their targets
 from tests.fuzz.registry import TARGETS
 
 __all__ = ["TARGETS", "warm_up"]
@@ -16,6 +16,7 @@ def warm_up() -> None:
 
     for each in TARGETS.values():
         each.make(random.Random(0))
+    of_commands.warm_up()
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "a.csv")
         path.write_bytes(corpus.puzzles())

@@ -28,7 +28,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from dbtm.core import atomic
+from dbtm.core import atomic, process
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 from dbtm.tasks.folder import is_prepared
@@ -100,15 +100,7 @@ def _dead(leftover: Path) -> bool:
     host, _, pid = leftover.name.rpartition("-")
     if not host.endswith(_own_name().rpartition("-")[0]) or not pid.isdigit():
         return True
-    if int(pid) == os.getpid():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:  # someone else's process
-        return False
-    return False
+    return not process.alive(int(pid))
 
 
 def _remove(folder: Path) -> None:

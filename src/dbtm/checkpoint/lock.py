@@ -1,80 +1,146 @@
-"""One trainer per run: a lock on the run's folder, released by the system when its process ends, however it ends."""
+"""One trainer per run: a lock on the run's folder that does not outlive its process, however that ends."""
 
+import errno
 import json
 import os
 import socket
+import sys
+import threading
 import time
+import uuid
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from dbtm.core import process
 from dbtm.core.errors import UsageError
 
 NAME = ".lock"
+HELD = ".lock-held"  # the fallback's file
+BEAT = 10.0  # seconds between two signs of life of a holder
+STALE = 6 * BEAT  # without one for so long, by the file system's own clock, a holder is dead
+_NO_LOCKS = {getattr(errno, name, None) for name in ("ENOLCK", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EINVAL")}
+
+
+class NoLocksError(OSError):
+    """The system or the file system has no locks."""
 
 
 class RunLock:
     """Holds `RUN/.lock`, whose content says who holds it.
 
     The lock is the system's (flock; on NFS it is kept by the server), so that a killed process leaves none behind and
-    the file itself may stay.
+    the file itself may stay. Where there are no such locks, `RUN/.lock-held` is created by one process alone and
+    touched by it as long as it lives; see `_Held`.
     """
 
     def __init__(self, run: Path):
         self.path = run / NAME
         self.file: IO[str] | None = None
+        self.held: _Held | None = None
 
-    def take(self) -> "RunLock":
-        """Take it, or refuse in a line that names who holds it."""
+    def take(self, warn: bool = True) -> "RunLock":
+        """Take it, or refuse in a line that names who holds it; `warn` where the system has no locks."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock is held
         except OSError as error:
             raise UsageError(f"cannot write into {self.path.parent}: {error.strerror}") from None
-        if not _lock(file):
-            holder = _holder(file)
+        try:
+            if not _lock(file):
+                self._refuse(file)
+        except NoLocksError as error:
             file.close()
-            raise UsageError(
-                f"{self.path.parent} is being trained by another process{holder}: wait for it, or choose another folder"
-            )
+            if warn:
+                print(
+                    f"warning: {self.path.parent} cannot be locked by the system ({error}): {HELD} is used instead, "
+                    f"which other machines wait for {STALE:.0f} seconds after this run was killed",
+                    file=sys.stderr,
+                )
+            self._take_file()
+            return self
         file.seek(0)
         file.truncate()
-        started = time.strftime("%Y-%m-%d %H:%M:%S")
-        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": started}) + "\n")
+        file.write(json.dumps(_myself()) + "\n")
         file.flush()
         self.file = file
         return self
+
+    def _take_file(self) -> None:
+        held = _Held(self.path.with_name(HELD))
+        try:
+            if not held.take():
+                with open(held.path, encoding="utf-8", errors="replace") as file:
+                    self._refuse(file)
+        except OSError as error:
+            raise UsageError(f"cannot write into {self.path.parent}: {error.strerror}") from None
+        self.held = held
+
+    def _refuse(self, file: IO[str]) -> None:
+        holder = _holder(file)
+        file.close()
+        raise UsageError(
+            f"{self.path.parent} is being trained by another process{holder}: wait for it, or choose another folder"
+        )
 
     def release(self) -> None:
         if self.file is not None:
             self.file.close()
             self.file = None
+        if self.held is not None:
+            self.held.release()
+            self.held = None
 
     def refuse_if_held(self) -> None:
         """Refuse early, before any work is done, without leaving a trace where the run is new."""
         if self.path.is_file():
-            self.take().release()
+            self.take(warn=False).release()
+
+    def check(self) -> None:
+        """Refuse to go on where another process took the lock over, because this one stood still for too long."""
+        if self.held is not None and not self.held.is_mine():
+            raise UsageError(
+                f"{self.path.parent} was taken over by another process while this one stood still: nothing more is "
+                "written to it"
+            )
 
 
 def _lock(file: IO[str]) -> bool:
-    """Whether the lock could be taken; True also on file systems that have no locks."""
+    """Whether the system's lock could be taken; NoLocksError where it has none."""
     try:
         import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
+    except ImportError:
+        return _lock_windows(file)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # ENOLCK, ENOTSUP: no locks here
-        return True
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise NoLocksError(error.strerror) from None
+        raise
     return True
+
+
+def _lock_windows(file: IO[str]) -> bool:
+    """Windows locks a range of bytes, which no one else can read either: one far behind the holder's name."""
+    try:
+        import msvcrt
+    except ImportError:
+        raise NoLocksError("neither fcntl nor msvcrt is there") from None
+    file.flush()
+    os.lseek(file.fileno(), 1 << 20, os.SEEK_SET)
+    try:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EDEADLK, errno.EAGAIN):
+            return False
+        raise NoLocksError(error.strerror) from None
+    return True
+
+
+def _myself() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
 
 
 def _holder(file: IO[str]) -> str:
@@ -85,3 +151,88 @@ def _holder(file: IO[str]) -> str:
         return f" (process {int(values['pid'])} on {str(values['host'])[:80]!r}, since {str(values['since'])[:19]})"
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+class _Held:
+    """A lock without the system's help: a file that only one process can create (O_EXCL, also over a network).
+
+    Its holder touches it every few seconds. It is free when its holder ran on this machine and is gone, or when it has
+    not been touched for a while, measured by the clock of the file system, which all machines share. Of several who
+    find it free one renames it away; a holder that stood still for longer than that finds another's name in its file,
+    and writes nothing more (`RunLock.check`).
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.mine = json.dumps(_myself() | {"among": process.numbering(), "key": uuid.uuid4().hex}) + "\n"
+        self.ended = threading.Event()
+
+    def take(self) -> bool:
+        if not self._create():
+            found = self._read()
+            if not self._abandoned(found):
+                return False
+            self._set_aside(found)
+            if not self._create():
+                return False
+        threading.Thread(target=self._live, name="run lock", daemon=True).start()
+        return True
+
+    def release(self) -> None:
+        self.ended.set()
+        if self.is_mine():
+            self.path.unlink(missing_ok=True)
+
+    def _create(self) -> bool:
+        try:
+            descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            return False
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(self.mine)
+        return True
+
+    def _read(self) -> str:
+        """What the holder wrote; nothing where the file is gone."""
+        with suppress(OSError):
+            return self.path.read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    def _abandoned(self, found: str) -> bool:
+        """Whether the holder is dead, as far as can be known from here."""
+        with suppress(ValueError, KeyError, TypeError):  # damaged, or not written yet: its age tells
+            note = json.loads(found)
+            here = process.numbering()
+            if here and note["among"] == here and not process.alive(int(note["pid"])):
+                return True
+        try:
+            return self._now() - self.path.stat().st_mtime > STALE
+        except FileNotFoundError:
+            return True
+
+    def _now(self) -> float:
+        """The time on the file system, whose server may have a clock of its own."""
+        probe = self.path.with_name(f"{HELD}-{uuid.uuid4().hex}")
+        probe.touch()
+        try:
+            return probe.stat().st_mtime
+        finally:
+            probe.unlink(missing_ok=True)
+
+    def _set_aside(self, found: str) -> None:
+        """Remove the file that was found abandoned; one that another process has made since is put back."""
+        aside = self.path.with_name(f"{HELD}-{uuid.uuid4().hex}")
+        with suppress(OSError):
+            os.rename(self.path, aside)  # of several processes one succeeds
+            if aside.read_text(encoding="utf-8", errors="replace") != found:
+                os.link(aside, self.path)
+        aside.unlink(missing_ok=True)
+
+    def is_mine(self) -> bool:
+        return self._read() == self.mine
+
+    def _live(self) -> None:
+        while not self.ended.wait(BEAT):
+            if self.is_mine():
+                with suppress(OSError):
+                    os.utime(self.path)

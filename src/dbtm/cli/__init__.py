@@ -6,7 +6,7 @@ Command modules import nothing heavy at their top, so that `dbtm --help` answers
 import io
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -78,6 +78,9 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
     pass
 
 
+_WordsError: type[Exception] = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
+
+
 def main() -> None:
     """Run the command; a user's mistake is one line and exit code 2, and so is a machine that is too small for it."""
     for stream in (sys.stdout, sys.stderr):
@@ -85,16 +88,19 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a letter that a plain terminal lacks is a question mark
     try:
         try:
-            app()
+            code = app(prog_name="dbtm", standalone_mode=False)  # what a command exits with, or None
         finally:
             if sys.stdout:
                 sys.stdout.flush()  # a full disk is told here, not on the way out
+        sys.exit(code)
     except SystemExit:
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click saw the pipe closed, and would exit with 1
             sys.exit(0)
         raise
     except UsageError as error:
         _end(str(error))
+    except _WordsError as error:
+        _end_words(error)
     except BrokenPipeError:
         _silence()
         sys.exit(0)
@@ -105,6 +111,14 @@ def main() -> None:
             raise
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         _end(f"not enough memory: ask for less, or for less at a time ({reason})")
+
+
+def _end_words(error: Any) -> NoReturn:
+    """Options and arguments that do not exist or cannot be read, as click says it. Help is printed already."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.exit(2)
+    where = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
+    _end(error.format_message().rstrip(".") + where)
 
 
 def _end(line: str) -> NoReturn:

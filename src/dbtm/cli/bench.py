@@ -10,6 +10,7 @@ from dbtm.cli import files
 from dbtm.cli.common import in_range, print_whole, progress_bar
 from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_REPEATS, MOST_ROWS
 
 if TYPE_CHECKING:
     import torch
@@ -137,6 +138,7 @@ def sampler(
 ) -> None:
     """Drawing the prior through its Cholesky factor against the dense draw, and the time of a refinement round."""
     target = _start(device, json_file, batch, repeats)
+    in_range("--vocab", vocab, 1)
     if vocab <= width or width < 1:
         raise UsageError("--vocab must be larger than --width: below that the dense draw is used")
     from dbtm.bench.sampler import measure_prior, measure_rounds
@@ -164,8 +166,8 @@ def sampler(
 def _start(device: str, json_file: Path | None, batch: int | None, repeats: int) -> "torch.device":
     """Check what was asked for, and set the device up as training does."""
     files.check("--json", json_file)
-    in_range("--batch", batch, 1)
-    in_range("--repeats", repeats, 1)
+    in_range("--batch", batch, 1, MOST_ROWS)
+    in_range("--repeats", repeats, 1, MOST_REPEATS)
 
     import torch
 

@@ -9,6 +9,7 @@ from dbtm.cli import files
 from dbtm.cli.common import in_range, print_whole, progress_bar
 from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_REPEATS, MOST_ROWS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,11 +38,12 @@ def backbone(
     files.check_all([("--json", json_file), ("--figure", figure)])
     if figure is not None and figure.suffix not in (".png", ".svg", ".pdf"):
         raise UsageError(f"--figure {figure} must end in .png, .svg or .pdf")
-    in_range("--batch", batch, 1)
-    in_range("--repeats", repeats, 1)
+    in_range("--batch", batch, 1, MOST_ROWS)
+    in_range("--repeats", repeats, 1, MOST_REPEATS)
     in_range("--softcap", softcap, 0)
     if depth < 4:
         raise UsageError(f"--depth {depth}: with fewer than 4 blocks the mix has no attention and is the delta rule")
+    in_range("--width", width, 1, MOST_ROWS)
     wanted = _lengths(lengths)
 
     import json
@@ -94,8 +96,8 @@ def _lengths(text: str | None) -> list[int]:
     if text is None:
         return []
     parts = text.split(",")
-    if not all(part.strip().isdecimal() and int(part) >= 1 for part in parts):
-        raise UsageError(f"--lengths {text} is not a list of whole numbers from 1 on, as 256,1024")
+    if not all(part.strip().isdecimal() and len(part) < 9 and 1 <= int(part) <= MOST_ROWS for part in parts):
+        raise UsageError(f"--lengths {text} is not a list of whole numbers from 1 to {MOST_ROWS}, as 256,1024")
     return sorted({int(part) for part in parts})
 
 

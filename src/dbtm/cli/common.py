@@ -12,6 +12,7 @@ import typer
 from dbtm.cli import files
 from dbtm.cli.console import open_console, say
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_COUNT
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -47,10 +48,15 @@ def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
         raise UsageError(f"{why}: leave {', '.join('--' + name.replace('_', '-') for name in given)} out")
 
 
-def in_range(option: str, value: float | None, least: float, most: float | None = None) -> None:
+def in_range(option: str, value: float | None, least: float, most: float = MOST_COUNT) -> None:
     """Refuse a number out of its range; None was not given."""
-    if value is not None and (value < least or (most is not None and value > most)):
-        raise UsageError(f"{option} {value} must be at least {least}" + (f" and at most {most}" if most else ""))
+    if value is not None and not least <= value <= most:
+        raise UsageError(f"{option} {_short(value)} must be at least {least} and at most {most}")
+
+
+def _short(value: float) -> str:
+    """A number of any size, such that it can be read."""
+    return str(value) if -1e18 < value < 1e18 else f"{'-' * (value < 0)}10^18 and more"
 
 
 def check_kappa(kappa: float | None) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbtm.cli.common import progress_bar
+from dbtm.cli.common import in_range, progress_bar
 from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_WORKERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,10 +43,8 @@ def sudoku(
     if clues and effort:
         raise UsageError("--effort makes minimal puzzles, whose clues cannot be chosen: leave --clues out")
     fewest, most = _range(effort or clues or "30", "--effort" if effort else "--clues")
-    if n < 1:
-        raise UsageError(f"--n {n} makes no puzzles: ask for at least 1")
-    if workers < 0:
-        raise UsageError(f"--workers {workers} makes no sense: give a number of threads, or 0 for one a core")
+    in_range("--n", n, 1)
+    in_range("--workers", workers, 0, MOST_WORKERS)
     _check_out(out, force)
 
     from dbtm.tasks.sudoku import csvfile

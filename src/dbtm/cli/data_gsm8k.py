@@ -9,6 +9,7 @@ import typer
 from dbtm.cli import common
 from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_SEED
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FEWEST_VOCAB = 300  # all bytes, the two special tokens, and something to learn
 MOST_LENGTH = (1 << 16) - 1  # a prompt's length is written as 16 bits
+MOST_COPIES = 10_000  # of one example
 TRAIN_SYNTHETIC = 20_000  # synthetic problems that a trained tokenizer sees beside the examples
 
 
@@ -47,8 +49,9 @@ def gsm8k(
     if not files and hub is None and not synthetic:
         raise UsageError("nothing to prepare: give files with question and code, --hub NAME or --synthetic N")
     common.in_range("--length", length, 16, MOST_LENGTH)
-    for option, value in (("--synthetic", synthetic), ("--renumber", renumber), ("--seed", seed)):
-        common.in_range(option, value, 0)
+    common.in_range("--synthetic", synthetic, 0)
+    common.in_range("--renumber", renumber, 0, MOST_COPIES)
+    common.in_range("--seed", seed, 0, MOST_SEED)
     if renumber and not files and hub is None:
         raise UsageError("--renumber copies examples of files and of --hub: give some, or leave it out")
     if tokenizer is not None and tokenizer.startswith("train:"):

@@ -10,6 +10,7 @@ import typer
 from dbtm.cli import common
 from dbtm.cli.console import open_console, say
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_WORKERS
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from dbtm.tasks.text.encode import Detokenizer
     from dbtm.tasks.text.prepare import Layout, Part
 
-MOST_WORKERS = 1024
 Open = Callable[[Callable[[int], None]], "list[Part]"]  # the documents from the start, given whom to tell the progress
 
 Out = Annotated[Path, typer.Option(help="Folder to write: shards, tokenizer.json, manifest.json.")]

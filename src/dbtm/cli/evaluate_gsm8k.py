@@ -10,6 +10,7 @@ from dbtm.cli import common, files, tables
 from dbtm.cli.console import open_console
 from dbtm.cli.options import SAMPLER, Batch, Budgets, Device, Json, takes_sampler_options
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_SEED, MOST_WORKERS
 
 if TYPE_CHECKING:
     from dbtm.service.evaluation.programs import ProgramsEvaluation
@@ -46,8 +47,10 @@ def gsm8k(
         raise UsageError("give either a CHECKPOINT or --oracle FILE, not both and not neither")
     if oracle is not None:
         common.refuse(context, OF_A_MODEL, "--oracle takes programs and answers from its file")
-    for option, value, least in (("--n", n, 1), ("--batch", batch, 1), ("--workers", workers, 1), ("--seed", seed, 0)):
-        common.in_range(option, value, least)
+    for option, value in (("--n", n), ("--batch", batch)):
+        common.in_range(option, value, 1)
+    common.in_range("--workers", workers, 1, MOST_WORKERS)
+    common.in_range("--seed", seed, 0, MOST_SEED)
     budgets = tables.budgets_of(nfe)
     files.check_all([("--json", json_file), ("--jsonl", jsonl_file)], reads=[("--data", data), ("--oracle", oracle)])
 

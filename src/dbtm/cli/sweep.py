@@ -9,6 +9,7 @@ from dbtm.cli import common, files, tables
 from dbtm.cli.console import say
 from dbtm.cli.options import Batch, Device, Json, Seed
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_EVALUATIONS
 
 if TYPE_CHECKING:
     from dbtm.service.sweeping import SweepResult
@@ -104,7 +105,12 @@ def _values(
     inf = float("inf")
     from_zero = "numbers from 0 on, as 0,.7,1"
     wanted = {
-        "nfe": (nfe, int, lambda x: x >= 1, "whole numbers from 1 on, as 1,2,4"),
+        "nfe": (
+            nfe,
+            int,
+            lambda x: 1 <= x <= MOST_EVALUATIONS,
+            f"whole numbers from 1 to {MOST_EVALUATIONS}, as 1,2,4",
+        ),
         "kappa": (kappa, float, lambda x: 0 <= x <= 1, "numbers from 0 to 1, as .5,.9"),
         "temperature": (temperature, float, lambda x: 0 <= x < inf, from_zero),
         "sigma": (sigma, float, lambda x: 0 < x < inf, "numbers above 0, as .8,1"),
@@ -142,6 +148,8 @@ def frontier(
     json_file: Json = None,
 ) -> None:
     """Several sweeps in one table and one figure."""
+    if not out.name:
+        raise UsageError(f"--out {out} is a folder: give the figure a name in it")
     files.check("--out", out.with_name(f"{out.name}.png"))
     files.check("--json", json_file)
     entropies = tables.entropies_of(entropy)

@@ -10,6 +10,7 @@ import typer
 from dbtm.cli import files
 from dbtm.cli.common import numbers, print_whole
 from dbtm.cli.console import open_console, say
+from dbtm.core.limits import MOST_EVALUATIONS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,7 +41,8 @@ def budgets_of(text: str | None) -> tuple[int, ...] | None:
     """--nfe as numbers; None where it was not given."""
     if text is None:
         return None
-    return tuple(numbers("--nfe", text, int, lambda value: value >= 1, "whole numbers from 1 on, as 1,2,4"))
+    wanted = f"whole numbers from 1 to {MOST_EVALUATIONS}, as 1,2,4"
+    return tuple(numbers("--nfe", text, int, lambda value: 1 <= value <= MOST_EVALUATIONS, wanted))
 
 
 def thresholds_of(text: str | None) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ import typer
 
 from dbtm.cli.console import complain, say
 from dbtm.core.errors import UsageError, nearest
+from dbtm.core.limits import MOST_MINUTES
 from dbtm.methods import BUILT_IN
 
 
@@ -60,9 +61,12 @@ def train(
     """Train a recipe; stop and continue it at any time."""
     if resume not in ("auto", "none"):
         raise UsageError(f"--resume {resume} is not a choice{nearest(resume, ['auto', 'none'])}")
-    for option, value in (("--max-seconds", max_seconds), ("--minutes", minutes)):
-        if value is not None and not 0 < value < float("inf"):
-            raise UsageError(f"{option} must be positive")
+    for option, value, most in (
+        ("--max-seconds", max_seconds, 60 * MOST_MINUTES),
+        ("--minutes", minutes, MOST_MINUTES),
+    ):
+        if value is not None and not 0 < value <= most:
+            raise UsageError(f"{option} must be positive, and at most {most:,.0f} (ten years)")
     if minutes is not None and any(word.startswith("train.steps=") for word in set_ or []):
         raise UsageError("--minutes chooses train.steps: leave --set train.steps out, or give --max-seconds instead")
     from dbtm.service.training import TrainRequest

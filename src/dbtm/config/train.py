@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from dbtm.core.device import DEVICES
 from dbtm.core.errors import UsageError, nearest
+from dbtm.core.limits import MOST_ROWS
 from dbtm.core.settings import Section
 
 
@@ -91,6 +92,7 @@ class TrainConfig(Section):
     def __post_init__(self):
         self.positive("steps", "batch", "log_every", "checkpoint_every", "keep")
         self.not_negative("micro_batch", "evaluate_every")
+        self.in_range(0, MOST_ROWS, "batch", "micro_batch")
         self.in_range(0, 2**62, "seed")
         if any(step < 1 for step in self.milestones):
             raise UsageError(f"train.milestones={list(self.milestones)} must be steps, each at least 1")

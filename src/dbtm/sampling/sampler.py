@@ -8,6 +8,7 @@ import torch
 
 from dbtm.config import SampleConfig
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_EVALUATIONS
 from dbtm.nn import Backbone
 from dbtm.sampling.given import Given
 from dbtm.sampling.trace import Round, Trace
@@ -77,6 +78,8 @@ class Sampler:
                 "budget to choose (nfe)"
             )
         options = self.options.changed(self.method.name, changes)
+        if (nfe := getattr(options, "nfe", 0)) > MOST_EVALUATIONS:
+            raise UsageError(f"{nfe} network evaluations (nfe) are too many: give at most {MOST_EVALUATIONS}")
         self.method.check_options(options)
         return options
 

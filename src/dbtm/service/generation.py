@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_COUNT
 from dbtm.evals.drawing import fitting_batch
 from dbtm.sampling import Round, Sampler, Trace
 from dbtm.sandbox import Outcome, Sandbox
@@ -37,8 +38,8 @@ class GenerationRequest(ModelRequest):
     """How many of the most likely tokens rounds tell, where the method can."""
 
     def __post_init__(self):
-        if self.n < 1:
-            raise UsageError(f"{self.n} samples: at least 1 must be asked for")
+        if not 1 <= self.n <= MOST_COUNT:
+            raise UsageError(f"{self.n} samples: at least 1 must be asked for, and at most {MOST_COUNT}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dbtm.core import atomic
+from dbtm.core import atomic, process
 from dbtm.core.errors import UsageError
 from dbtm.core.signals import leave_on
 
@@ -102,13 +102,7 @@ def _temporary(out: Path) -> Path:
 
 
 def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # someone else's process
-        return True
-    return pid != os.getpid()
+    return pid != os.getpid() and process.alive(pid)
 
 
 def recover(out: Path) -> None:

@@ -332,6 +332,7 @@ class Trainer:
             }
             state = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
             documents = {"config": configuration.dumps(self.config), "state": state}
+            self.lock.check()
             checkpoint.write(folder, tensors, documents, self.files)
             self.steady.saved(folder)
             self._prune()

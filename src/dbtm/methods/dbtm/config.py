@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from dbtm.config import MethodConfig, SampleConfig
 from dbtm.config.model import check_heads
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_ROUNDS
 from dbtm.core.settings import Section
 
 if TYPE_CHECKING:
     from dbtm.config import RunConfig
+
+
+def _are_rounds(depths: tuple[int, ...]) -> bool:
+    return bool(depths) and all(1 <= depth <= MOST_ROUNDS for depth in depths)
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,10 @@ class LossConfig(Section):
 
     def __post_init__(self):
         self.not_negative("transport", "boundary", "anchor", "semigroup", "quality", "r", "endpoint_r")
-        if self.semigroup and (not self.semigroup_depths or min(self.semigroup_depths) < 1):
-            raise UsageError("method.loss.semigroup_depths needs at least one number of applications, each at least 1")
+        if self.semigroup and not _are_rounds(self.semigroup_depths):
+            raise UsageError(
+                f"method.loss.semigroup_depths needs numbers of applications, each from 1 to {MOST_ROUNDS}"
+            )
         self.positive("c", "endpoint_c", "positive_weight", "boundary_fraction", "interpolant_fraction")
         self.in_range(0, 1, "boundary_fraction", "interpolant_fraction")
 
@@ -128,9 +135,10 @@ class RilConfig(Section):
     def __post_init__(self):
         self.not_negative("weight", "quality", "transport", "anchor", "semigroup")
         self.in_range(0, 1, "kappa")
-        if not self.depths or min(self.depths) < 1:
-            raise UsageError("method.ril.depths needs at least one rollout depth, each at least 1")
+        if not _are_rounds(self.depths):
+            raise UsageError(f"method.ril.depths needs at least one rollout depth, each from 1 to {MOST_ROUNDS}")
         self.positive("later_fraction", "samples")
+        self.in_range(1, MOST_ROUNDS, "samples")
         self.in_range(0, 1, "later_fraction", "context", "own")
         if self.own and (not self.commit or self.semigroup or self.on_contexts):
             raise UsageError(
@@ -183,6 +191,7 @@ class DistillConfig(Section):
     def __post_init__(self):
         self.not_negative("weight")
         self.positive("depth", "temperature", "refresh")
+        self.in_range(1, MOST_ROUNDS, "depth")
         self.in_range(0, 1, "kappa")
         if self.supervise == "remaining" and (self.depth == 1 or not self.commit):
             raise UsageError(

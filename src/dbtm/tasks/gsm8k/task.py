@@ -12,6 +12,7 @@ import torch
 from dbtm.core import rng
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_COUNT
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.gsm8k.data import Example, read
@@ -52,8 +53,10 @@ class Gsm8k(Task):
             raise UsageError(f"task.vocab={self.vocab} and task.length={self.length} must be at least 2 and 4")
         if not 0 <= self.synthetic <= 1:
             raise UsageError(f"task.synthetic={self.synthetic} must be a share, from 0 to 1")
-        if self.evaluate_n < 1 or not 0 <= self.seed < 2**62:
-            raise UsageError(f"task.evaluate_n={self.evaluate_n} must be at least 1, task.seed={self.seed} at least 0")
+        if not 1 <= self.evaluate_n <= MOST_COUNT or not 0 <= self.seed < 2**62:
+            raise UsageError(
+                f"task.evaluate_n={self.evaluate_n} must be from 1 to {MOST_COUNT}, task.seed={self.seed} at least 0"
+            )
 
     # -- data ------------------------------------------------------------------------------------------------------
 

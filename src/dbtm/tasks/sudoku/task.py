@@ -13,6 +13,7 @@ import torch
 from dbtm.core import rng
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_COUNT
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.sudoku.clues import check_effort, clue_range
 from dbtm.tasks.sudoku.layout import Layout
@@ -59,11 +60,13 @@ class Sudoku(Task):
             clue_range(count, self.box)
         for effort in self.efforts:
             check_effort(effort, self.box)
-        if self.pool < 1 or not (self.clues or self.efforts or self.puzzle_files):
+        if not 1 <= self.pool <= MOST_COUNT or not (self.clues or self.efforts or self.puzzle_files):
             raise UsageError(
-                "task.pool must be at least 1, and one of task.clues, task.efforts and task.puzzle_files must name "
-                "puzzles: task.clues=[[30,30]]"
+                f"task.pool must be from 1 to {MOST_COUNT}, and one of task.clues, task.efforts and task.puzzle_files "
+                "must name puzzles: task.clues=[[30,30]]"
             )
+        if self.evaluate_n > MOST_COUNT:
+            raise UsageError(f"task.evaluate_n={self.evaluate_n} must be at most {MOST_COUNT}")
         if not 0 <= self.seed < MOST_SEED:
             raise UsageError(f"task.seed={self.seed} must be from 0 to {MOST_SEED - 1}: larger ones are for evaluation")
 
@@ -122,6 +125,7 @@ class Sudoku(Task):
         return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
 
     def prepare_evaluation(self) -> None:
+        clue_range(self.evaluate_clues, self.box)
         if self.puzzle_files:
             _ = self._pools  # a file with a bad row is refused before training begins
         if self.evaluate_file:

@@ -11,6 +11,7 @@ import numpy as np
 from dbtm.core import rng
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_COUNT
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.text.borders import BORDERS, Borders
 from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared, spread
@@ -53,8 +54,10 @@ class Text(Task):
     def __post_init__(self):
         if self.vocab < 2 or self.length < 1:
             raise UsageError(f"task.vocab={self.vocab} and task.length={self.length} must be at least 2 and 1")
-        if self.evaluate_n < 1 or self.seed < 0:
-            raise UsageError(f"task.evaluate_n={self.evaluate_n} must be at least 1, task.seed={self.seed} at least 0")
+        if not 1 <= self.evaluate_n <= MOST_COUNT or self.seed < 0:
+            raise UsageError(
+                f"task.evaluate_n={self.evaluate_n} must be from 1 to {MOST_COUNT}, task.seed={self.seed} at least 0"
+            )
         if not self.evaluate_nfe or min(self.evaluate_nfe) < 1:
             raise UsageError(f"task.evaluate_nfe={list(self.evaluate_nfe)} must be budgets, each at least 1")
 

@@ -1,0 +1,22 @@
+"""Whether another process lives."""
+
+import os
+import subprocess
+import sys
+
+from dbtm.core import process
+
+
+def test_the_living_and_the_dead():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert process.alive(child.pid)
+    assert process.alive(os.getpid())
+    child.communicate(b"\n")
+    assert not process.alive(child.pid)
+    assert not process.alive(10**30)
+
+
+def test_numbers_are_unique_among_the_same_processes():
+    code = "from dbtm.core import process; print(process.numbering())"
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert seen.stdout.strip() == process.numbering()
