@@ -136,6 +136,8 @@ def test_killed_in_the_middle_it_ends_as_the_undisturbed_one(whole, tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert "paper" in done.stdout
+    assert "/3, " in done.stderr, "a line for every stage, of the run too"
+    assert "training text" in done.stderr
     name = "tab-autonomous-field-horizon-trial.json"
     assert numbers(tmp_path / "r" / name) == numbers(whole[0] / name)
 

@@ -142,6 +142,7 @@ class Train(Step):
         ticks = max(1, steps // TICKS)
         config = replace(config, train=replace(config.train, device=device, evaluate_every=ticks))
         out = self.run_folder(space)
+        progress.stage(self.about(), steps)
         with ExitStack() as stack:
             if self.small:
                 stack.enter_context(redirect_stderr(StringIO()))
@@ -157,7 +158,6 @@ class Train(Step):
         steps, newest = config.train.steps, checkpoint.latest(out)
         done = 0 if newest is None else checkpoint.read_state(newest)["step"]
         wanted = {round(steps * i / self.evaluations) // ticks for i in range(1, self.evaluations + 1)}
-        progress.stage(self.about(), steps)
         progress.advance(done)
 
         def evaluate(sampler: Any, seed: int) -> dict[str, float]:
