@@ -12,7 +12,7 @@ DIFFERS = (
     "Ours are maps of {width} channels and 3 blocks trained here for {steps:,} steps of 32 on made-up word problems "
     "(V = 512, L = 32; or on your own text), {n} samples under the judge smollm2; the paper's have 140M to 178M "
     "parameters, 100,000 to 200,000 steps of 512 on LM1B (L = 128) or OpenWebText (L = 1024), 1,024 samples under "
-    "GPT-2 Large. Rollouts (ril) begin where 40 % of a text is clean, since from pure noise they collapse at this size. "
+    "GPT-2 Large. Our rollouts (ril) begin where 40 % of a text is clean: from pure noise they collapse at this size. "
     "Perplexities of different texts and judges do not compare: look at the order of the rows."
 )
 TAG = "other text, other judge"
