@@ -44,3 +44,10 @@ def test_a_prompt_stays(command):
     code, out, _ = command("sample", "text", "--n", 1, "--nfe", 2, "--prompt", "The city of Paris")
     assert code == 0
     assert "The city of Paris" in out
+
+
+def test_it_is_evaluated_without_the_text_it_was_trained_on(command):
+    code, out, err = command("eval", "text", "text", "--judge", "none", "--n", 2, "--nfe", 1, "--device", "cpu")
+    assert code == 0, err
+    assert "real text is left out of the table" in err
+    assert "1 NFE" in out

@@ -24,6 +24,7 @@ from dbtm.cli import (
     evaluate_nll,
     evaluate_own,
     evaluate_text,
+    plot,
     recipes,
     referee,
     reproduce,
@@ -46,6 +47,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("solve")(solve.solve)
 app.command("train")(train.train)
+app.command("plot")(plot.plot)
 app.command("sample")(sample.sample)
 app.command("studio")(studio.studio)
 app.command("recipes")(recipes.recipes)

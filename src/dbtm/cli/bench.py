@@ -117,7 +117,7 @@ def head(repeats: Repeats = 10, device: Device = "auto", json_file: Json = None)
         ("sizes", "rows", "V", "chunked ms", "dense ms", "faster", "less memory", "floor ms: compute, traffic"),
         (
             (r["size"], r["rows"], r["vocab"], r["ms"]["chunked"], r["ms"]["dense"], f"{r['speed']:.2f}x",
-             f"{r['memory']:.2f}x", ", ".join(f"{v:.3g}" for v in r["floor_ms"].values()))
+             f"{r['memory']:.2f}x", ", ".join(map(number, r["floor_ms"].values())))
             for r in rows
         ),
     )  # fmt: skip
@@ -159,8 +159,8 @@ def sampler(
         ),
     )
     say(f"the Cholesky draw is {prior['speed']:.1f}x as fast as the dense one; its factor is made once")
-    per_round = ", ".join(f"{name} {ms:.3g} ms" for name, ms in rounds["ms_per_round"].items())
-    say(f"a round of {rounds['batch']} samples of {recipe}: {per_round}; floor {rounds['floor_ms']:.3g} ms")
+    per_round = ", ".join(f"{name} {number(ms)} ms" for name, ms in rounds["ms_per_round"].items())
+    say(f"a round of {rounds['batch']} samples of {recipe}: {per_round}; floor {number(rounds['floor_ms'])} ms")
 
 
 def _start(device: str, json_file: Path | None, batch: int | None, repeats: int) -> "torch.device":
@@ -184,8 +184,13 @@ def _print(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) ->
 
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
-        table.add_row(*(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row))
+        table.add_row(*(number(cell) if isinstance(cell, float) else str(cell) for cell in row))
     print_whole(table)
+
+
+def number(value: float) -> str:
+    """Three digits, and never an exponent for what is large: 1,780, not 1.78e+03."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def _write(path: Path | None, result: dict[str, Any], device: "torch.device") -> None:

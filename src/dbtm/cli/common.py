@@ -132,8 +132,8 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     cost = f"{evaluations(result)} network evaluations, {duration(result)}"
     console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
     if not result.solved:
-        larger = "" if result.budget is None else ", or a larger budget, --nfe 16"
-        console.print(f"{result.violation}: another --seed may find it{larger}")
+        larger = "; more rounds find more, --nfe 16" if result.budget is not None and result.budget < 16 else ""
+        console.print(f"{result.violation}{larger}")
     settings = ", ".join(f"{name} {value}" for name, value in shown_settings(result, asked).items())
     console.print(f"[dim]{settings}[/]")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import check_kappa, print_solution, write_solution_page
+from dbtm.cli.common import check_kappa, in_range, print_solution, write_solution_page
 from dbtm.cli.console import say
 from dbtm.cli.options import Html, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
@@ -26,12 +26,13 @@ def solve(
     puzzle: Annotated[
         str | None,
         typer.Argument(
-            help="81 characters with 0 or . for empty, nine lines, a file, or - for stdin. "
-            "Without one: what stdin holds, or else a built-in hard puzzle."
+            help="81 characters with 0 or . for empty, nine lines, a file of one puzzle or of one per line, or - for "
+            "stdin. Without one: what stdin holds, or else a built-in hard puzzle."
         ),
     ] = None,
     checkpoint: Annotated[str, typer.Option(help="A checkpoint folder, a run, or a model of the package.")] = "sudoku",
     seed: Seed = 0,
+    tries: Annotated[int, typer.Option(help="At most so many tries, from other noise, while the answer is wrong.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer and its rounds as JSON.")] = False,
     html: Html = None,
     *,
@@ -43,17 +44,26 @@ def solve(
     """
     check_kappa(options.get("kappa"))
     files.check("--html", html)
-    puzzle_C = read_puzzle(puzzle)
+    in_range("--tries", tries, 1)
+    text, where = _puzzle_text(puzzle)
+    if (several := _one_per_line(text)) is not None:
+        if html is not None:
+            raise UsageError("--html shows one puzzle: give one, not a file of several")
+        _solve_all(several, where, checkpoint, seed, tries, options, as_json)
+        return
+    puzzle_C = _checked(text, where)
     from dbtm.service import solving
 
     request = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=puzzle_C, options=options, seed=seed, warm_up=True)
-    result = solving.solve(request)
+    result, used = solving.solve_with_tries(request, tries)
     if html is not None:
         write_solution_page(result, html, options)
     if as_json:
         say(to_json(result))
     else:
         print_solution(result, options)
+        if tries > 1:
+            say(f"{used} of {tries} tries")
         if html is not None:
             say(f"page: {html}")
     if not result.solved:
@@ -65,7 +75,11 @@ def solve(
 
 def read_puzzle(argument: str | None) -> "np.ndarray | None":
     """The puzzle that was asked for, checked to have exactly one solution; None where none was given."""
-    text, where = _puzzle_text(argument)
+    return _checked(*_puzzle_text(argument))
+
+
+def _checked(text: str | None, where: str) -> "np.ndarray | None":
+    """The puzzle of a text, checked to have exactly one solution; None where none was given."""
     if text is None:
         return None
     from dbtm.tasks.sudoku.puzzle import check, parse
@@ -76,6 +90,39 @@ def read_puzzle(argument: str | None) -> "np.ndarray | None":
     except UsageError as error:
         raise UsageError(f"{where}{error}") from None
     return puzzle_C
+
+
+def _one_per_line(text: str | None) -> list[str] | None:
+    """The lines of a text that has a puzzle on each of several lines; a heading is left out."""
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    if lines and not any(character in "0123456789." for character in lines[0]):
+        lines = lines[1:]
+    whole = [len(line.split(",")[0].strip()) in (16, 81) for line in lines]
+    return [line.split(",")[0].strip() for line in lines] if len(lines) > 1 and all(whole) else None
+
+
+def _solve_all(
+    puzzles: list[str], where: str, checkpoint: str, seed: int, tries: int, options: dict[str, Any], as_json: bool
+) -> None:
+    """A line per puzzle: the answer, and whether it is right; exit code 1 where one is wrong."""
+    import json
+
+    grids = [_checked(text, f"{where}puzzle {number}: ") for number, text in enumerate(puzzles, 1)]
+    from dbtm.service import solving
+
+    sampler, solved = solving.load_sudoku(checkpoint), 0
+    for grid_C in grids:
+        request = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=grid_C, options=options, seed=seed)
+        result, used = solving.solve_with_tries(request, tries, sampler)
+        solved += result.solved
+        answer = {"solution": _digits(result.solution_C), "solved": result.solved, "nfe": result.nfe, "tries": used}
+        if as_json:
+            say(json.dumps({"puzzle": _digits(result.puzzle_C), **answer, "violation": result.violation}))
+        else:
+            say(f"{answer['solution']}  {'solved' if result.solved else f'wrong: {result.violation}'}")
+    say(f"{solved} of {len(grids)} solved", error=True)
+    if solved < len(grids):
+        raise typer.Exit(1)
 
 
 def _puzzle_text(argument: str | None) -> tuple[str | None, str]:

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from dbtm.cli.console import complain, say
 from dbtm.core.errors import UsageError, nearest
 from dbtm.core.limits import MOST_MINUTES
 from dbtm.methods import BUILT_IN
+
+if TYPE_CHECKING:
+    from dbtm.service.training import TrainRequest
 
 
 def train(
@@ -57,6 +60,9 @@ def train(
         str,
         typer.Option(help="Recipe 'own': tiny, small, medium or large; auto chooses for this machine and the data."),
     ] = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Make a few steps and say what the run would take; write nothing.")
+    ] = False,
 ) -> None:
     """Train a recipe; stop and continue it at any time."""
     if resume not in ("auto", "none"):
@@ -88,6 +94,9 @@ def train(
         max_seconds=max_seconds,
         minutes=minutes,
     )
+    if dry_run:
+        _print_dry_run(request)
+        return
     try:
         folder = run(request)
     except (NonFiniteLoss, Interrupted) as error:
@@ -95,3 +104,24 @@ def train(
         raise typer.Exit(1) from None
     if os.environ.get("RANK", "0") == "0":  # one of several processes tells it
         say(folder)
+
+
+def _print_dry_run(request: "TrainRequest") -> None:
+    from dbtm.service.training import dry_run
+    from dbtm.train.display import duration
+    from dbtm.train.header import header
+
+    found = dry_run(request)
+    config, model = found.config, found.config.model
+    for line in header(config, request.folder):
+        say(line)
+    say(f"  network: {found.parameters:,} parameters, width {model.width}, depth {model.depth}")
+    say(f"  device: {found.device}, {config.train.precision}")
+    say(f"  memory: {found.state_bytes / 2**20:,.0f} MiB of weights, gradients, averages and optimizer state")
+    if found.peak_bytes is not None:
+        say(f"  memory on the GPU at its peak: {found.peak_bytes / 2**30:,.1f} GiB")
+    say(
+        f"  time: {duration(found.first_step_seconds)} for the first step, then {1 / found.seconds_per_step:.3g} step/s"
+    )
+    whole = f"{config.train.steps:,} steps take {duration(found.seconds)}"
+    say(f"  {whole}, evaluations and checkpoints left aside; nothing was written")

@@ -18,7 +18,7 @@ class Size:
 
 
 SIZES = {
-    "tiny": Size(64, 4, 4, 64),
+    "tiny": Size(64, 4, 4, 128),
     "small": Size(128, 6, 4, 128),
     "medium": Size(256, 6, 8, 256),
     "large": Size(512, 8, 8, 256),

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,21 @@ def solve(
     rounds = [grid_state(layout, state) for state in trace.rounds]
     wrong = violation(rounds[-1].values_C, puzzle_C)
     return SolveResult(puzzle_C, rounds, int(trace.nfe[0]), options.get("nfe"), milliseconds, wrong, settings)
+
+
+def solve_with_tries(request: SolveRequest, tries: int, sampler: Sampler | None = None) -> tuple[SolveResult, int]:
+    """The first right answer of so many tries, each from the noise of the next seed, or the last wrong one; and the
+    number of tries.
+    """
+    if tries < 1:
+        raise UsageError(f"{tries} tries: at least 1 must be asked for")
+    sampler = request.sampler(sampler)
+    for number in range(1, tries + 1):
+        again = replace(request, seed=request.seed + number - 1, warm_up=request.warm_up and number == 1)
+        result = solve(again, sampler)
+        if result.solved:
+            break
+    return result, number
 
 
 def grid_state(layout: Layout, state: Round) -> GridState:

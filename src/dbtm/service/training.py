@@ -3,15 +3,21 @@
 import importlib
 import json
 import os
+import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint.loading import find
 from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig, override
-from dbtm.core.device import pick_device
+from dbtm.core.device import device_name, pick_device
 from dbtm.core.errors import UsageError
 from dbtm.evals import quick
 from dbtm.recipes import PAPER, recipe, sizes
@@ -61,6 +67,48 @@ def train(request: TrainRequest) -> Path:
     """Train and return the folder of the last checkpoint."""
     config = configuration(request)
     return fit(config, request.folder, request.resume, request.max_seconds, request.minutes)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would take, measured on its first steps; nothing of it is kept."""
+
+    config: RunConfig
+    parameters: int
+    device: str
+    state_bytes: int
+    """Weights, gradients, averaged weights and optimizer."""
+    peak_bytes: int | None
+    """Of GPU memory in a step; None on a CPU."""
+    seconds_per_step: float
+    """Without the first step, which compiles."""
+    first_step_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole run, evaluations left aside."""
+        return self.first_step_seconds + self.seconds_per_step * (self.config.train.steps - 1)
+
+
+def dry_run(request: TrainRequest, steps: int = 4) -> DryRun:
+    """Build a run and make its first steps, in a folder that is gone afterwards."""
+    config = configuration(request)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = loop.Trainer(config, Path(folder) / "run")
+        times = []
+        for batches in islice(trainer.batches(), steps):
+            start = time.perf_counter()
+            float(trainer._step(batches)["loss"])  # waits for a GPU
+            times.append(time.perf_counter() - start)
+        tensors = [*trainer.model.parameters(), *trainer.ema.model.parameters()]
+        state = sum(x.nbytes for x in tensors) + sum(x.nbytes for x in trainer.model.parameters())  # and gradients
+        kept = (value for o in trainer.optimizers for each in o.state.values() for value in each.values())
+        state += sum(x.nbytes for x in kept if isinstance(x, Tensor))
+        gpu = trainer.device.type == "cuda"
+        peak = torch.cuda.max_memory_allocated(trainer.device) if gpu else None
+        count, name = sum(p.numel() for p in trainer.model.parameters()), device_name(trainer.device)
+    rest = sorted(times[1:]) or times
+    return DryRun(config, count, name, state, peak, rest[len(rest) // 2], times[0])
 
 
 def fit(

@@ -96,6 +96,24 @@ def headlines(runs: Iterable[Run]) -> list[str]:
     return chosen or drawn
 
 
+def draw_training(runs: Sequence[Run], names: Sequence[str] = ()) -> Figure:
+    """Losses beside the evaluations: the loss in training, the validation loss, and the headlines, unless `names` says
+    which. A term of the loss is called by its own name.
+    """
+    told = [Run(run.label, {**_as_evaluations(run), **run.series}) for run in runs]
+    known = {name for run in told for name in run.evaluations()}
+    if not known:
+        raise UsageError("the runs have no numbers yet: nothing to draw")
+    main = [name for name in ("loss", "validation") if name in known]
+    measured = [run for run in runs if run.evaluations()]
+    more = [name for name in headlines(measured) if name not in main] if measured else []
+    return draw_evaluations(told, list(names) or [*main, *more])
+
+
+def _as_evaluations(run: Run) -> dict[str, Series]:
+    return {f"{PREFIX}{name}": series for name, series in run.series.items() if not name.startswith(PREFIX)}
+
+
 def draw_evaluations(runs: Sequence[Run], names: Sequence[str] = ()) -> Figure:
     """A panel per number, a line per run; `names` are those of the quick evaluations, as perplexity_1."""
     known = list(dict.fromkeys(name for run in runs for name in run.evaluations()))

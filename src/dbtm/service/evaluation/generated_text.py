@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dbtm.checkpoint.loading import find, load
+from dbtm.checkpoint.loading import PACKAGED, find, load
 from dbtm.core.errors import UsageError
 from dbtm.evals.drawing import draw_samples, fitting_batch, resolve
 from dbtm.evals.judges import load_judge
@@ -93,7 +93,13 @@ def _draw(
     progress: Progress,
 ) -> Iterator[SampleSet]:
     """A set for every setting, and the references last."""
-    compared = references(text_task(sampler.task), request.n) if request.references else []
+    compared: list[SampleSet] = []
+    if request.references and request.data is None and find(checkpoint).parent == PACKAGED:
+        progress.note(
+            "the packaged model does not carry the text it was trained on: real text is left out of the table"
+        )
+    elif request.references:
+        compared = references(text_task(sampler.task), request.n)
     origin = describe_origin(sampler, checkpoint, request.seed)
     progress.stage("drawing samples", len(settings) * request.n)
     meter = Meter(progress)

@@ -1,0 +1,119 @@
+"""Checkpoints in repositories of the Hugging Face hub: safetensors and JSON only, at a named revision.
+
+Nothing of a repository is executed or unpickled. Files are checked against the manifest's sha256 when they are loaded.
+"""
+
+import importlib
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
+
+SCHEME = "hf://"
+PATTERNS = ["*.json", "ema.safetensors", "README.md"]  # what is fetched of a repository
+_NAME = re.compile(r"hf://([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)@([\w./-]+)")
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("huggingface_hub")
+    except ImportError:
+        raise UsageError("models of the hub need huggingface_hub: pip install huggingface_hub") from None
+
+
+def cache() -> Path:
+    """Where fetched models are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "dbtm" / "hub"
+
+
+def fetch(name: str) -> Path:
+    """The folder of `hf://org/name@revision`; a revision must be named, so that a model does not change under its
+    user: a commit stays what it is, a tag or branch is the owner's word.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or ".." in name:
+        raise UsageError(f"'{name}' is not a model of the hub: name it as hf://org/name@revision (a commit or a tag)")
+    repo, revision = match.groups()
+    target = cache() / repo.replace("/", "--") / revision.replace("/", "--")
+    library = _library()
+    try:
+        library.snapshot_download(
+            repo_id=repo, revision=revision, local_dir=str(target), allow_patterns=PATTERNS, repo_type="model"
+        )
+    except UsageError:
+        raise
+    except Exception as error:  # of the library, of the network, of the disk
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise UsageError(f"cannot fetch {name}: {reason}") from error
+    return target
+
+
+def save(source: Path, target: Path, text: str) -> Path:
+    """Copy what sampling needs of a checkpoint, checked, with a card and a manifest of its own."""
+    needed = {"config.json", "ema.safetensors"}
+    listed = checkpoint.listed(source, needed)
+    small = {name for name in listed if not name.endswith(".safetensors") and name != "state.json"}
+    names = sorted(needed | small)
+    checkpoint.verify(source, names)
+    if target.exists() and any(target.iterdir()):
+        raise UsageError(f"{target} exists and is not empty: choose another folder")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            copyfile(source / name, target / name)
+        (target / "README.md").write_text(text, encoding="utf-8")
+        manifest = {name: sha256(target / name) for name in names}
+        (target / checkpoint.MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot save {target}: {error.strerror}") from error
+    return target
+
+
+def push(source: Path, repo: str, text: str, private: bool, token: str | None) -> str:
+    """Upload a checkpoint; creates the repository where there is none."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", repo):
+        raise UsageError(f"'{repo}' is not a repository: name it as org/name")
+    interface = _library().HfApi(token=token)
+    with tempfile.TemporaryDirectory() as folder:
+        saved = save(source, Path(folder) / "model", text)
+        interface.create_repo(repo_id=repo, repo_type="model", private=private, exist_ok=True)
+        done = interface.upload_folder(folder_path=str(saved), repo_id=repo, commit_message="Upload a dbtm model")
+    return str(getattr(done, "commit_url", done))
+
+
+def card(source: Path, about: str, repo: str = "org/name") -> str:
+    """A model card: what it is, how it was trained, and how to use it."""
+    config = checkpoint.read_document(source / "config.json")
+    task, method, train = config["task"], config["method"], config.get("train", {})
+    name = task["name"]
+    method_name = method["name"] if isinstance(method, dict) else method
+    verbs = {"sudoku": 'model.solve("8500...")', "text": 'model.write(prompt="The", nfe=4).texts'}
+    use = verbs.get(name, "model.sample(4).texts")
+    return f"""---
+library_name: dbtm
+tags: [discrete-diffusion, {method_name}, {name}]
+---
+# {repo.rpartition("/")[2]}
+
+{about}
+
+Recipe `{config.get("recipe")}`, method `{method_name}`, task `{name}`, {train.get("steps", "?")} steps of
+{train.get("batch", "?")} rows, seed {train.get("seed", "?")}.
+
+```python
+import dbtm
+
+model = dbtm.load("hf://{repo}@main")  # better: a commit in place of main
+{use}
+```
+
+Weights are safetensors, settings JSON; `manifest.json` has the sha256 of every file. Nothing of it is executed.
+"""
