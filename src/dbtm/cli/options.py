@@ -11,7 +11,7 @@ import typer
 Checkpoint = Annotated[
     str, typer.Argument(help="A checkpoint folder, a run, of which the newest is taken, or a model of the package.")
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same samples.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers as JSON, with model, data and machine.")]
 Html = Annotated[Path | None, typer.Option(help="Write a self-contained page that replays the rounds.")]

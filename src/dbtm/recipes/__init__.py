@@ -30,6 +30,7 @@ RECIPES = {
     "text": Entry("text", "text", "your text (dbtm data text), ours: V = 8192, L = 128; for one GPU"),
     "text-ril": Entry("text", "text_ril", "the same with refinement in the loop, from partly clean text on"),
     "text-small": Entry("text", "text_small", "your text, V = 4096, at most 8M parameters"),
+    "text-tiny": Entry("text", "text_tiny", "your text, V = 1024, L = 64, a million parameters: for CPU cores"),
     "text-distill": Entry("text", "text_distill", "second stage of text-ril (--init RUN): better at one evaluation"),
     "text-small-distill": Entry("text", "text_small_distill", "second stage of text-small (--init RUN)"),
     "lm1b": Entry("text", "lm1b", "LM1B (dbtm data lm1b), the paper's table"),
@@ -42,7 +43,7 @@ RECIPES = {
     "owt-delta-ril": Entry("delta", "owt_delta_ril", "the same with refinement in the loop"),
     "gsm-small": Entry("gsm8k", "gsm_small", "word problems as programs (dbtm data gsm8k), ours: for one GPU"),
     "tinygsm": Entry("gsm8k", "tinygsm", "TinyGSM (dbtm data gsm8k), the paper's table"),
-    "own": Entry("own", "own", "your own tokens: a .npy file, its vocabulary and its length"),
+    "own": Entry("own", "own", "your own rows: .npy, .csv, .jsonl, .fasta or .txt"),
 }
 
 PEERS = {

@@ -148,6 +148,22 @@ def text_small() -> RunConfig:
     )
 
 
+def text_tiny() -> RunConfig:
+    """`text-ril` for a CPU: a million parameters, short blocks, small batches, nothing to compile. Of one's own text, a
+    tokenizer of 1,024 entries: `dbtm data text --tokenizer train:1024 --length 64`.
+    """
+    base = text_ril()
+    return replace(
+        base,
+        recipe="text-tiny",
+        task=Text(vocab=1_024, length=64, evaluate_n=64),
+        model=replace(base.model, width=128, depth=4, heads=4),
+        method=replace(settings(base), quality=ours.NO_QUALITY),
+        optim=ours.optim(warmup=100),
+        train=TrainConfig(steps=6_000, batch=32, log_every=50, checkpoint_every=500, evaluate_every=1_000),
+    )
+
+
 def text_distill() -> RunConfig:
     """The second stage of `text-ril`, for one network evaluation: `--init` with a run of it."""
     return _second_stage(text_ril(), "text-distill")

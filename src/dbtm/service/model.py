@@ -10,7 +10,7 @@ text.sample(8, nfe=4).texts
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ class Model(Sampler):
         return self._samples(drawn)
 
     def _samples(self, drawn: Trace) -> Samples:
-        return Samples(drawn.tokens, drawn.nfe, drawn.prompt, drawn.rounds, self.task)
+        return Samples(**{each.name: getattr(drawn, each.name) for each in fields(Trace)}, task=self.task)
 
     def write(self, prompt: str = "", suffix: str = "", *, n: int = 1, seed: int = 0, **options: Any) -> Samples:
         """Texts that begin with a prompt and end with a suffix, of a model of text."""
