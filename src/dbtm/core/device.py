@@ -27,6 +27,13 @@ def device_name(device: torch.device) -> str:
     return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device.type)
 
 
+def wide_device(device: torch.device) -> torch.device:
+    """Where float64 is computed for a device: on itself, but Apple's GPUs have none."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def fast_bf16(device: torch.device) -> bool:
     """True where bfloat16 products are native; elsewhere float32 is faster."""
-    return device.type == "cuda" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    if device.type != "cpu":
+        return device.type == "cuda"
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -53,7 +53,9 @@ def bits(key_B: Tensor, n: int) -> Tensor:
 
 
 def uniform(key_B: Tensor, *shape: int) -> Tensor:
-    """float64 uniforms on (0, 1), (B, *shape); never exactly 0 or 1."""
+    """float64 uniforms on (0, 1), (B, *shape); never exactly 0 or 1. On a device without float64 (mps), float32."""
+    if key_B.device.type == "mps":
+        return uniform(key_B.cpu(), *shape).float().clamp(2.0**-24, 1 - 2.0**-24).to(key_B.device)
     z = _shift_right(bits(key_B, math.prod(shape)), 12)
     return ((z.to(torch.float64) + 0.5) * 2.0**-52).view(-1, *shape)
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dbtm.core.device import wide_device
 from dbtm.kernels.causal import causal_attention
 from dbtm.kernels.dispatch import attention
 from dbtm.nn.cache import LayerCache
@@ -165,10 +166,13 @@ class Dropout(nn.Module):
 
 
 def rotary_angles(length: int, head_dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin of the rotary position embedding, (L, head_dim / 2); the angles are computed in float64."""
-    frequency = 10000.0 ** (-torch.arange(0, head_dim, 2, device=device, dtype=torch.float64) / head_dim)
-    angle = torch.arange(length, device=device, dtype=torch.float64)[:, None] * frequency
-    return angle.cos().to(dtype), angle.sin().to(dtype)
+    """cos and sin of the rotary position embedding, (L, head_dim / 2); the angles are computed in float64, where the
+    device has it.
+    """
+    at = wide_device(device)
+    frequency = 10000.0 ** (-torch.arange(0, head_dim, 2, device=at, dtype=torch.float64) / head_dim)
+    angle = torch.arange(length, device=at, dtype=torch.float64)[:, None] * frequency
+    return angle.cos().to(dtype).to(device), angle.sin().to(dtype).to(device)
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from dbtm.core.device import wide_device
 from dbtm.kernels.noise import draw
 from dbtm.nn import Backbone
 from dbtm.simplex import Noise
@@ -31,6 +32,8 @@ class Prior:
 @torch.no_grad()
 def cholesky_factor(weight_VD: Tensor) -> Tensor | None:
     """C with C C^T = W^T W, or None where W^T W is not positive definite."""
-    gram_DD = weight_VD.double().T @ weight_VD.double()
-    factor_DD, failed = torch.linalg.cholesky_ex(gram_DD)
-    return None if failed else factor_DD.to(torch.promote_types(weight_VD.dtype, torch.float32))
+    wide_VD = weight_VD.to(wide_device(weight_VD.device)).double()
+    factor_DD, failed = torch.linalg.cholesky_ex(wide_VD.T @ wide_VD)
+    if failed:
+        return None
+    return factor_DD.to(torch.promote_types(weight_VD.dtype, torch.float32)).to(weight_VD.device)
