@@ -29,12 +29,14 @@ def trained(method: str, folder: Path, changes: tuple[str, ...] = ()) -> tuple[P
     teacher = METHODS.get(method).teacher
     init = trained(teacher, folder)[0] if teacher else None
     if (out / "done").exists():
-        return Path((out / "done").read_text()), 0.0
+        checkpoint, seconds = json.loads((out / "done").read_text())
+        return Path(checkpoint), seconds
     shutil.rmtree(out, ignore_errors=True)
     started = time.monotonic()
-    checkpoint = train(TrainRequest("markov", method, changes, out=out, init=init))
-    (out / "done").write_text(str(checkpoint))
-    return checkpoint, time.monotonic() - started
+    saved = train(TrainRequest("markov", method, changes, out=out, init=init))
+    seconds = time.monotonic() - started
+    (out / "done").write_text(json.dumps([str(saved), seconds]))
+    return saved, seconds
 
 
 def main() -> None:
