@@ -22,7 +22,7 @@ RECIPES = {
     "own": (),
 }
 
-ALONE = {"fmlm": ("method.diagonal=data",)}
+ALONE = {"fmlm": ("method.diagonal=data",), "fmlm-star": ("method.diagonal=data",)}
 """Settings by which a method trains without a teacher."""
 
 

@@ -75,7 +75,7 @@ class Exact(nn.Module):
         self.free = nn.Parameter(torch.zeros(rows, L, V, dtype=torch.float64)) if learn else None
         self.dtype = torch.float64
         self.token_embedding = torch.eye(V, dtype=torch.float64)
-        self.calls = 0
+        self.calls, self.recall = 0, None
 
     def embed_noise(self, noise: Noise | Tensor) -> Tensor:
         return noise.dense() if isinstance(noise, Noise) else noise

@@ -65,10 +65,14 @@ class FLM(Method[Config, Options]):
         rows, tau_B = self.rows(free), self.times(examples)
         noise = noise_of(network, examples.key(NOISE))
         h, _ = network.embed(State(tokens, noise_share(self.clock.t(tau_B), free, noise.dtype), noise))
-        trunk, _ = network.hidden(h, times=(tau_B,))
+        trunk, _ = network.hidden(self.conditioned(h, tau_B, examples), times=(tau_B,))
         count = examples.count()
         loss, per_token = Readout(network, self.settings.logit_cap).token_loss(trunk, tokens, free / count, rows)
         yield Part(loss, {"cross_entropy": losses.total(per_token * free, count)})
+
+    def conditioned(self, h: Tensor, tau_B: Tensor, examples: Examples) -> Tensor:
+        """What the network reads beside the state: nothing."""
+        return h
 
     def evaluator(self, network: Backbone, replay: bool) -> Prior:
         return Prior(network)

@@ -77,6 +77,7 @@ class FMLM(Method[Config, Options]):
     name = "fmlm"
     needs = frozenset({"teacher"})
     teacher = "flm"
+    left_behind: ClassVar[frozenset[str]] = frozenset()  # weights of the teacher that the student has no place for
 
     def __init__(self, config: RunConfig):
         super().__init__(config)
@@ -90,10 +91,13 @@ class FMLM(Method[Config, Options]):
         super().start()
         if self.settings.diagonal == "teacher":
             with torch.random.fork_rng():
-                teacher = Backbone(self.shape, self.config.model, times=1)
+                teacher = self.build_teacher()
             teacher.position_ids.copy_(self.network.position_ids)
             self.frozen["teacher"] = teacher.requires_grad_(False).eval()
         return self
+
+    def build_teacher(self) -> Backbone:
+        return Backbone(self.shape, self.config.model, times=1)
 
     @cached_property
     def clock(self) -> RecoveryClock:
@@ -116,7 +120,8 @@ class FMLM(Method[Config, Options]):
             teacher.load_state_dict(weights)
         if self.settings.student == "teacher":
             own = self.network.state_dict()
-            self.network.load_state_dict({k: v for k, v in own.items() if k.startswith(SECOND_TIME)} | weights)
+            start = {k: v for k, v in own.items() if k.startswith(SECOND_TIME)}
+            self.network.load_state_dict(start | {k: v for k, v in weights.items() if k not in self.left_behind})
 
     # -- training --------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class Prediction(NamedTuple):
     tokens: Tensor  # (B, L) int64: the most likely token, or a drawn one
     top: Tensor  # (B, L) probability of the most likely token
     mean: Tensor | None  # (B, L, D) D W, the mean embedding
+    recall: Tensor | None = None  # (B, L, D) the same by the table of the self-condition slot, where there is one
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Readout:
         top = torch.ones(where_BL.shape, dtype=wide, device=where_BL.device)
         weight_VD = network.token_embedding.to(trunk_BLD.dtype)
         means = trunk_BLD.new_zeros(*where_BL.shape, weight_VD.shape[1]) if mean else None
+        table_VD = None if network.recall is None else network.recall.to(trunk_BLD.dtype)
+        recalls = None if means is None or table_VD is None else torch.zeros_like(means)
         for at in where_BL.flatten().nonzero().squeeze(-1).split(self._at_once(wide)):
             logits = self.logits(states[at])
             p = logits.softmax(-1)
@@ -63,7 +66,9 @@ class Readout:
             tokens.view(-1)[at], top.view(-1)[at] = token, best
             if means is not None:
                 means.view(-1, means.shape[-1])[at] = p.to(weight_VD.dtype) @ weight_VD
-        return Prediction(tokens, top, means)
+            if recalls is not None and table_VD is not None:
+                recalls.view(-1, recalls.shape[-1])[at] = p.to(table_VD.dtype) @ table_VD
+        return Prediction(tokens, top, means, recalls)
 
     @torch.no_grad()
     def mean_embedding(self, trunk_BLD: Tensor) -> Tensor:
@@ -72,6 +77,13 @@ class Readout:
         chunks = states.split(self._at_once(torch.promote_types(trunk_BLD.dtype, torch.float32)))
         means = [self.probabilities(chunk).to(weight_VD.dtype) @ weight_VD for chunk in chunks]
         return torch.cat(means).unflatten(0, trunk_BLD.shape[:2])
+
+    def recalled(self, trunk_BLD: Tensor) -> Tensor:
+        """D R for the table R of the self-condition slot, (B, L, D); a gradient reaches R alone."""
+        assert self.network.recall is not None
+        states = trunk_BLD.detach().flatten(0, 1)
+        at_once = self._at_once(torch.promote_types(trunk_BLD.dtype, torch.float32))
+        return _Mean.apply(self.network.recall, states, self, at_once).unflatten(0, trunk_BLD.shape[:2])
 
     def token_loss(
         self,
@@ -108,3 +120,23 @@ class Readout:
 
     def _at_once(self, dtype: torch.dtype) -> int:
         return max(1, BUDGET // (2 * dtype.itemsize * self.network.shape.vocab))
+
+
+class _Mean(torch.autograd.Function):
+    """D R of rows of trunk states, D computed again in the backward pass."""
+
+    @staticmethod
+    def forward(ctx, table_VD: Tensor, states: Tensor, readout: Readout, at_once: int) -> Tensor:
+        ctx.states, ctx.readout, ctx.at_once, ctx.kind = states, readout, at_once, table_VD.dtype
+        table = table_VD.to(states.dtype)
+        return torch.cat([readout.probabilities(x).to(table.dtype) @ table for x in states.split(at_once)])
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        wide = torch.promote_types(gradient.dtype, torch.float32)
+        total: Tensor | None = None
+        for x, g in zip(ctx.states.split(ctx.at_once), gradient.split(ctx.at_once), strict=True):
+            part = ctx.readout.probabilities(x).to(wide).T @ g.to(wide)
+            total = part if total is None else total + part
+        assert total is not None
+        return total.to(ctx.kind), None, None, None

@@ -44,10 +44,11 @@ def walk(
     clean_BLD = network.embed_tokens(some.tokens)
     keep = some.clean[..., None]
     h = torch.where(keep, clean_BLD, _noise(prior, some, seed, NOISE, 0, options.sigma).to(clean_BLD.dtype))
+    slot: Tensor | None = None  # what the step before predicted, where the network reads it
     uniform = rng.uniform(rng.fold(seed, CHOICE, some.index), length) if options.temperature else None
     for number, step in enumerate(steps, 1):
         times = tuple(torch.full((len(active),), t, dtype=torch.float64, device=h.device) for t in step.times)
-        trunk = read(h, times, rows=active)
+        trunk = read(h if slot is None else h + slot, times, rows=active)
         last = step.move is None
         found = readout.predict(trunk, ~some.clean, not last, options.temperature if last else 0.0, uniform)
         if last or watch.tracing:
@@ -59,6 +60,7 @@ def walk(
             watch.round(tokens_BL, settled, score.float(), time=step.reached)
         if step.move is not None:
             assert found.mean is not None
+            slot = None if found.recall is None else found.recall.to(h.dtype)
             fresh = partial(_noise, prior, some, seed, FRESH, number, 1.0)
             h = torch.where(keep, clean_BLD, step.move(h, found.mean.to(h.dtype), fresh).to(h.dtype))
     return watch.trace(tokens_BL, given.clean)
