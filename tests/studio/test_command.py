@@ -1,5 +1,6 @@
 """`dbtm studio` as a command: it opens, answers, and ends at once."""
 
+import json
 import re
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from tests.processes import default_signals_in_children
+from tests.processes import PATIENCE, default_signals_in_children
 
 
 @pytest.fixture
@@ -37,7 +38,18 @@ def test_it_opens_answers_and_ends(start, number):
     with urllib.request.urlopen(f"{url}healthz") as answer:
         assert answer.status == 200
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err) == (0, "studio closed\n", "")
+
+
+def test_it_does_not_wait_for_work_that_is_under_way(start):
+    process = start()
+    url = re.search(r"http://\S+", process.stdout.readline())[0]
+    body, kind = json.dumps({"nfe": 64}).encode(), {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"{url}api/text/write", body, kind)) as answer:
+        assert answer.readline() in (b"event: start\n", b"event: queued\n")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (0, "studio closed\n", "")
 
 
@@ -51,7 +63,7 @@ def test_it_opens_answers_and_ends(start, number):
     ],
 )
 def test_mistakes_are_told_in_a_line(start, words, complaint):
-    out, err = (process := start(*words)).communicate(timeout=60)
+    out, err = (process := start(*words)).communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert complaint in err.splitlines()[-1]
     assert "Traceback" not in err
@@ -62,6 +74,6 @@ def test_other_machines_are_let_in_with_a_warning(start):
     process = start("--host", "0.0.0.0", "--token", "long enough to be one")
     assert "http://127.0.0.1:" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert err.startswith("warning: 0.0.0.0 can be reached from other machines")

@@ -45,6 +45,7 @@ def make_app(studio: Studio, names: frozenset[str] = frozenset()) -> Starlette:
         studio.jobs.start()
         yield
         studio.jobs.close()
+        simplex.LEARNING.stop()
 
     app = Starlette(
         routes=routes,
