@@ -1,7 +1,7 @@
 """What a browser sees of the studio's speed: python -m tests.studio.paint --out results/studio-page.json
 
-First contentful paint of a fresh page, and the time from a click on Solve to the first round of a 4-NFE Sudoku on screen,
-once the model is loaded; beside them the first round's own time in the service, without browser and server.
+First contentful paint of a fresh page, and the time from a click on Solve to the first round of a 4-NFE Sudoku on
+screen, once the model is loaded; beside them the time to the first round's event without a browser.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def measure() -> dict:
         server.send_signal(signal.SIGINT)
         server.wait(60)
     return {
-        "what": "dbtm studio in Chromium: milliseconds to the first paint, and from a click on Solve to the first round",
+        "what": "dbtm studio in Chromium: milliseconds to the first paint, and from the click to the first round",
         "first_contentful_paint_ms": [round(value) for value in paints],
         "click_to_first_round_ms": {
             "median": round(statistics.median(rounds)),

@@ -79,5 +79,9 @@ function askForToken() {
 bindTheme(document.getElementById("theme"), kept);
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); room.focus(); });
 loginNeeded.addEventListener("needed", askForToken);
-window.addEventListener("hashchange", () => { open().then(() => room.focus({ preventScroll: true })); });
+window.addEventListener("hashchange", async () => {
+  await open();
+  room.focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+});
 open();

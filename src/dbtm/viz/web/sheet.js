@@ -79,14 +79,14 @@ export function viewOfSheet(element, sample) {
   view.history = () => {
     if (chosen === null) return null;
     const head = ["round", "text", ...(anyScore() ? ["score"] : []), "state"];
-    const rows = sample.rounds.map((now, i) => {
+    const rows = sample.rounds.map((_, i) => {
       const { part, kind, score } = tokenLook(sample, i + 1, chosen);
-      const others = now.others && kind !== "g" ? now.others[chosen] : null;
-      const words = others && others.length ? others.map(([text, p]) => `${seenPart(text)} ${p.toFixed(2)}`).join("   ") : "";
-      return [i + 1, words ? [seenPart(part), words] : seenPart(part), ...(anyScore() ? [formatScore(score)] : []), TOKEN_WORDS[kind]];
+      return [i + 1, seenPart(part), ...(anyScore() ? [formatScore(score)] : []), TOKEN_WORDS[kind]];
     });
+    const below = sample.rounds.map(({ others }) => others && !sample.given[chosen]
+      ? others[chosen].map(([text, p]) => `${seenPart(text)} ${p.toFixed(2)}`).join("   ") : "");
     const note = anyOther() ? "below a token: the most likely ones and their probabilities" : "";
-    return { caption: `token ${chosen + 1}`, head, rows, note };
+    return { caption: `token ${chosen + 1}`, head, rows, below, note };
   };
   return view;
 }

@@ -46,10 +46,10 @@ export function makeViewer(view) {
     }
     const table = make("table", {}, make("caption", {}, told.caption),
       make("thead", {}, make("tr", {}, told.head.map(name => make("th", { scope: "col" }, name)))),
-      make("tbody", {}, told.rows.map((row, i) => make("tr", { className: i + 1 === player.at() ? "now" : "" },
-        row.map(value => Array.isArray(value)
-          ? make("td", {}, value[0], make("div", { className: "others small" }, value[1]))
-          : make("td", {}, String(value)))))));
+      make("tbody", {}, told.rows.flatMap((row, i) => [
+        make("tr", { className: i + 1 === player.at() ? "now" : "" }, row.map(value => make("td", {}, String(value)))),
+        ...(told.below && told.below[i] ? [make("tr", { className: "others" }, make("td"), make("td", { colSpan: row.length - 1 }, told.below[i]))] : []),
+      ])));
     history.replaceChildren(table, ...(told.note ? [make("p", { className: "hint" }, told.note)] : []));
   }
   // Rounds were added, or the trace is complete.
