@@ -24,7 +24,10 @@ def device_name(device: torch.device) -> str:
     """A device in words."""
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
-    return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device.type)
+    if device.type != "cpu":
+        return str(device.type)
+    threads = torch.get_num_threads()
+    return f"cpu, {threads} thread" + ("s" if threads > 1 else "")
 
 
 def wide_device(device: torch.device) -> torch.device:

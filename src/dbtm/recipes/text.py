@@ -160,7 +160,7 @@ def text_tiny() -> RunConfig:
         model=replace(base.model, width=128, depth=4, heads=4),
         method=replace(settings(base), quality=ours.NO_QUALITY),
         optim=ours.optim(warmup=100),
-        train=TrainConfig(steps=6_000, batch=32, log_every=50, checkpoint_every=500, evaluate_every=1_000),
+        train=TrainConfig(steps=3_000, batch=32, log_every=50, checkpoint_every=500, evaluate_every=1_000),
     )
 
 
