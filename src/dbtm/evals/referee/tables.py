@@ -181,8 +181,9 @@ def _note(document: Document) -> str:
     spent = f"{budget['flops']:.3g} training FLOPs" if budget["flops"] else f"{budget['minutes']:g} minutes of training"
     least = floor_of(document)
     floor = "" if least is None else f" Samples of the truth itself have {least:.3f} at this number of samples."
+    seeds = ", ".join(map(str, settings["seeds"]))
     return (
-        f"{spent} per run, {len(settings['seeds'])} seeds, {settings['n']:,} samples per run and budget. "
+        f"{spent} per run, seeds {seeds}, {settings['n']:,} samples per run and budget. "
         f"Intervals: {document['intervals']}{floor}"
     )
 
