@@ -176,6 +176,12 @@ def test_states_with_results_data_and_a_gpu(tmp_path, monkeypatch):
     here = Resources({"lm1b": tmp_path})
     found = by_label(tmp_path, here)
     assert found["tab:optimal-anchor"].by_scale["small"] == "done here"
+    path = tmp_path / "tab-optimal-anchor-small.json"
+    document = json.loads(path.read_text())
+    for text in (json.dumps({**document, "plan": "another"}), "[]", "{"):
+        path.write_text(text)
+        again = states.state_of(ENTRIES["tab:optimal-anchor"], tmp_path, here)
+        assert again.by_scale["small"] == "possible now", "what is there is not of this plan"
     assert found["tab:anchor-ablation"].by_scale["paper"] == "possible now"
     assert found["tab:sudoku-threshold-sweep"].by_scale["paper"] == "possible now", "it needs no data"
     assert found["tab:decode-frontier-owt"].by_scale["paper"] == "needs data owt"

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dbtm.service.reproduction.steps.base import Step, in_order
+from dbtm.service.reproduction.steps.base import Resources, Step, digest, in_order
 from dbtm.service.reproduction.steps.programs import Answered
 from dbtm.service.reproduction.steps.text import Judged
 from dbtm.service.reproduction.steps.training import Train
@@ -55,6 +55,10 @@ class Plan:
 
     def order(self) -> list[Step]:
         return in_order(self.steps)
+
+    def fingerprint(self) -> str:
+        """The same as long as the work is the same, whatever a user brings along."""
+        return digest([step.identity(Resources()) for step in self.order()])
 
     def recipes(self) -> list[str]:
         """The recipes that are trained, with their methods."""

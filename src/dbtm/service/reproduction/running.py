@@ -181,7 +181,8 @@ def _write(
     name = stem(comparison.label, request.scale)
     drawings = list(_drawings(plan, found, space, name))
     device = made(pick_device(request.resources.device))
-    document = {**comparison.document(), "figures": [path.name for path in drawings], "made": device}
+    plan_of = {"plan": plan.fingerprint()}
+    document = {**comparison.document(), **plan_of, "figures": [path.name for path in drawings], "made": device}
     path = request.out / f"{name}.json"
     write_bytes(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
     yield path
@@ -221,5 +222,12 @@ def as_markdown(comparison: Comparison, caption: str, drawings: list[Path]) -> s
 
 
 def finished(entry: Entry, scale: str, out: Path) -> bool:
-    """Whether the files of an entry are there."""
-    return (out / f"{stem(entry.label, scale)}.json").is_file()
+    """Whether an entry's numbers are there, by the plan that it has now: a plan changes with recipes and methods."""
+    path = out / f"{stem(entry.label, scale)}.json"
+    if not path.is_file():
+        return False
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("plan") == entry.plan(scale).fingerprint()
