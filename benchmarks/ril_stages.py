@@ -40,16 +40,16 @@ BUDGETS = (1, 2, 4, 16)
 JUDGED = "judged.json"
 
 
-def configuration(arm: str, seed: int, steps: int, batch: int, data: Path) -> RunConfig:
+def configuration(arm: str, seed: int, given: argparse.Namespace) -> RunConfig:
     """One arm of `lm1b-ril`, made small."""
-    paper, prepared = dbtm.recipe("lm1b-ril"), Prepared(str(data))
+    paper, prepared, steps = dbtm.recipe("lm1b-ril"), Prepared(str(given.data)), given.steps
     assert isinstance(paper.method, Config)
     rollouts, distillation = ARMS[arm]
     start, refresh = steps // 2, max(1, steps // 40)  # 100,000 and 5,000 of 200,000
     return replace(
         paper,
-        task=Text(vocab=prepared.vocab, length=prepared.length, data=str(data), seed=seed, evaluate_n=128),
-        model=ours.model(64, 3, 2, input_norm=True),
+        task=Text(vocab=prepared.vocab, length=prepared.length, data=str(given.data), seed=seed, evaluate_n=128),
+        model=ours.model(given.width, given.depth, 2, input_norm=True),
         method=replace(
             paper.method,
             path=replace(paper.method.path, t_anchor=0.7),  # t* is 0.78 here and 0.82 there, where 0.75 is used
@@ -61,7 +61,7 @@ def configuration(arm: str, seed: int, steps: int, batch: int, data: Path) -> Ru
         train=replace(
             paper.train,
             steps=steps,
-            batch=batch,
+            batch=given.batch,
             micro_batch=0,
             seed=seed,
             precision="fp32",
@@ -79,14 +79,14 @@ def run(given: argparse.Namespace) -> None:
     """Train and judge every arm that has no numbers yet, one seed after the other."""
     torch.set_num_threads(1)
     for seed in given.seeds:
-        for arm in ARMS:
+        for arm in given.arms:
             folder = given.out / f"{arm}-{seed}"
             if (folder / JUDGED).is_file():
                 continue
-            dbtm.fit(configuration(arm, seed, given.steps, given.batch, given.data), folder, resume=True)
+            dbtm.fit(configuration(arm, seed, given), folder, resume=True)
             request = TextEvaluationRequest(
                 checkpoint=str(checkpoint.latest(folder)),
-                judge=given.judge,
+                judge=None if given.judge == "none" else given.judge,
                 n=given.n,
                 budgets=BUDGETS,
                 references=seed == given.seeds[0] and arm == "transport",
@@ -99,7 +99,8 @@ def run(given: argparse.Namespace) -> None:
 
 def line(row: dict) -> str:
     name = row["kind"] if row["kind"] != "sample" else f"{row['settings'].get('nfe')} NFE"
-    return f"{name} {row['perplexity']:.0f} ({row['entropy']:.2f})"
+    perplexity = "-" if row["perplexity"] is None else f"{row['perplexity']:.0f}"
+    return f"{name} {perplexity} ({row['entropy']:.2f})"
 
 
 def report(given: argparse.Namespace) -> None:
@@ -120,6 +121,8 @@ def report(given: argparse.Namespace) -> None:
         arms.append(
             {"arm": arm, "seeds": list(found), "by_nfe": by_nfe, "rows": seeds, "curves": curves(given.out, arm)}
         )
+        if config is not None:
+            config["task"]["data"] = Path(config["task"]["data"]).name
         configs |= {arm: config}
         for each in by_nfe:
             print(f"{arm:14s} {each['nfe']:3d} NFE  " + "  ".join(f"{k} {v[0]:.3g}" for k, v in each["of"].items()))
@@ -154,7 +157,7 @@ def summary(rows: list[dict]) -> dict:
         "distinct2": lambda row: row["distinct"]["2"],
         "unique": lambda row: row["unique"],
     }
-    values = {name: [of(row) for row in rows] for name, of in read.items()}
+    values = {name: [of(row) for row in rows] for name, of in read.items() if of(rows[0]) is not None}
     spread = {name: (mean(each), stdev(each) if len(each) > 1 else None) for name, each in values.items()}
     return {"nfe": rows[0]["settings"]["nfe"], "of": spread}
 
@@ -166,9 +169,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="prepared text, for run")
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--depth", type=int, default=3)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--n", type=int, default=256, help="samples that are judged at every budget")
-    parser.add_argument("--judge", default="smollm2", help="as in dbtm eval text")
+    parser.add_argument("--judge", default="smollm2", help="as in dbtm eval text; none: entropies alone")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.command == "run" and given.data is None:

@@ -233,6 +233,20 @@ def test_samples_are_those_of_the_sampler_whatever_the_method(sample, texts):
 
 
 @pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["--no-commit"], {"commit": False}),
+        (["--sampler", "iterate", "--tolerance", ".1"], {"sampler": "iterate", "tolerance": 0.1}),
+        (["--sampler", "integrate", "--horizon", "2"], {"sampler": "integrate", "horizon": 2.0}),
+    ],
+)
+def test_other_ways_to_sample_are_those_of_the_sampler(sample, texts, words, options):
+    assert sample(texts["dbtm"], "--n", 3, "--seed", 4, "--nfe", 3, *words, "--json", "s.json")[0] == 0
+    trace = dbtm.load(texts["dbtm"]).sample(3, seed=4, nfe=3, **options)
+    assert json.loads(Path("s.json").read_text())["tokens"] == trace.tokens.tolist()
+
+
+@pytest.mark.parametrize(
     ("method", "words", "message"),
     [
         ("ar", ["--nfe", "4"], "'ar' needs one network evaluation for every token"),

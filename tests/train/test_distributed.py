@@ -7,20 +7,36 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.multiprocessing as mp
 
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.methods.dbtm import DistillConfig
+from dbtm.tasks.base import Batch, register
+from dbtm.tasks.toy import Markov
 from dbtm.train.loop import ASK_EVERY, Trainer
 from tests.train.test_resume import tiny_run
 
 
+@register
+@dataclass(frozen=True)
+class UnequalPrompts(Markov):
+    """0 to 4 tokens of a row are given: ranks have different numbers of targets, and must share one denominator."""
+
+    name = "unequal-prompts-for-test"
+
+    def batch(self, index):
+        tokens = super().batch(index).tokens
+        return Batch(tokens, np.arange(self.length) < (np.asarray(index) % 5)[:, None])
+
+
 def run_config():
     base = tiny_run(distill=DistillConfig())
+    base = replace(base, task=UnequalPrompts(vocab=5, length=6))
     return replace(base, train=replace(base.train, steps=3, micro_batch=4))
 
 
@@ -72,6 +88,8 @@ def test_two_ranks_equal_two_accumulation_steps(tmp_path):
     assert alone.micro_batches == 2
     record(alone, tmp_path / "one.pt")
     mp.spawn(rank_main, (free_port(), str(tmp_path)), nprocs=2)
+    targets = [int((~e.prompt).sum()) for e in next(alone.batches())]
+    assert targets[0] != targets[1]
     one = torch.load(tmp_path / "one.pt", weights_only=True)
     ranks = [torch.load(tmp_path / f"rank{r}.pt", weights_only=True) for r in range(2)]
     for m, rank in enumerate(ranks):

@@ -48,7 +48,11 @@ def owt() -> RunConfig:
 
 
 def lm1b_ril() -> RunConfig:
-    """tab:ril-setup, column LM1B: data-supervised ril-c and self-distillation beside it."""
+    """tab:ril-setup, column LM1B: data-supervised ril-c and self-distillation beside it.
+
+    Rollouts from pure noise alone collapse one-step samples. With self-distillation beside them they did not, in a
+    small trial (docs/text.md, results/ril-stages.json); at the paper's size the recipe has not been run.
+    """
     return _with_ril(lm1b(), "lm1b-ril", start=100_000)
 
 
