@@ -62,6 +62,8 @@ PEERS = {
     "candi": "CANDI, masks and Gaussian noise",
     "mdlm-sdtt": "MDLM+SDTT, distilled through time (--init RUN)",
     "duo-dcd": "Duo+DCD, consistency distillation (--init RUN)",
+    "mdlm-di4c": "MDLM+Di4C, a mixture over a latent (--init RUN)",
+    "duo-di4c": "Duo+Di4C, a mixture over a latent (--init RUN)",
 }
 """Other methods, each with a module of recipes: the published settings on the sets below."""
 
@@ -70,9 +72,11 @@ SETS = {"lm1b": "LM1B", "owt": "OpenWebText", "sudoku": "Sudoku 9 x 9", "tinygsm
 OURS = {
     ("fmlm-plus", "lm1b"),
     ("candi", "lm1b"),
+    ("duo-di4c", "lm1b"),
+    ("duo-di4c", "owt"),
     *(
         (method, data)
-        for method in ("fmlm", "dfm", "dfm-esd", "mdlm-sdtt", "duo-dcd")
+        for method in ("fmlm", "dfm", "dfm-esd", "mdlm-sdtt", "duo-dcd", "mdlm-di4c", "duo-di4c")
         for data in ("sudoku", "tinygsm")
     ),
 }

@@ -1,0 +1,302 @@
+"""Di4C: a mixture of products over a latent, p(x | z) = E_lambda prod_l D_l(. | z, lambda), distilled from a teacher.
+
+In one step a product cannot know that positions depend on each other; a mixture can. lambda is uniform on (0, 1) and is
+read as one more element of the sequence. With K latents per sequence, m_l = mean_lambda D_l, and Joint and Fact as in
+`losses.mixture`, the loss of a sequence at time t (one t for the whole batch) is
+
+    a_t [Fact(x) - Joint(x)] + sum_l KL(teacher_l || m_l)                    a_t = .1 sigmoid(20 (t - 1/2))
+    t < delta:  + mean_lambda sum_l KL(teacher_l || D_l(. | lambda))
+    t >= delta: + mean_i [Fact(x^i) - Joint(x^i)] + sum_l KL(mean_lambda' D^s_l || m_l)
+
+where D^s is the student itself, without gradient, one small step of the teacher later, and x^i is drawn from it.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from dbtm.config import MethodConfig, RunConfig
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
+from dbtm.losses.mixture import joint_minus_fact, read_mixture
+from dbtm.methods import duo, mdlm, register_method
+from dbtm.methods.base import Examples, Likelihood, Part
+from dbtm.nn import Backbone
+from dbtm.nn.latent import LatentBackbone
+from dbtm.sampling.decode import draw_categorical
+
+TIME, LATENT, STEP, LATER, CHOICE = 71, 72, 73, 74, 75  # streams of random numbers
+SAMPLED = 270  # stream of the sampler's latents
+
+
+@dataclass(frozen=True)
+class Di4CConfig(MethodConfig):
+    """Latents and times."""
+
+    latents: int = 16
+    """Latents per sequence."""
+    eps: float = 1e-3
+    """Share of clean tokens at t = 1."""
+    delta: float = 0.02
+    """Times below it learn from the teacher for every latent, the others from the student's own next state."""
+    small_share: float = 0.3
+    """Share of steps at times below delta."""
+    grid: int = 1_024
+    """Times are multiples of 1 / grid, and the teacher's step is as long."""
+    data_weight: float = 0.1
+    """Weight of the data's joint likelihood at large t."""
+
+    def __post_init__(self):
+        self.positive("latents", "grid")
+        self.in_range(0, 1, "small_share")
+        self.not_negative("data_weight")
+        if not 0 < self.eps < 1 or not 0 < self.delta < 1:
+            raise UsageError(f"method.eps={self.eps} and method.delta={self.delta} must be above 0 and below 1")
+
+
+class MDLMDi4CConfig(Di4CConfig):
+    name: ClassVar[str] = "mdlm-di4c"
+
+
+class DuoDi4CConfig(Di4CConfig):
+    name: ClassVar[str] = "duo-di4c"
+
+
+class Mixture:
+    """The objective, for a method that says what its noise, its network and its teacher's step are."""
+
+    def __init__(self, method: Any):
+        self.method, self.settings = method, method.settings
+
+    def time(self, examples: Examples) -> tuple[float, bool]:
+        """(t, t < delta), the same for the whole batch: below delta with its share, rounded up to the grid."""
+        set_ = self.settings
+        which, u = rng.uniform(rng.fold(examples.step_keys()[:1], TIME), 2)[0].tolist()
+        small = which < set_.small_share
+        t = u * set_.delta if small else set_.delta + u * (1 - set_.delta)
+        return math.ceil(t * set_.grid) / set_.grid, small
+
+    def latents(self, key_B: Tensor) -> Tensor:
+        """lambda of every row and latent, (B K,)."""
+        return rng.uniform(key_B, self.settings.latents).flatten()
+
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        method, K = self.method, self.settings.latents
+        t, small = self.time(examples)
+        z_BL, active_BL = method.noisy_state(examples, t)
+        (B, L), teacher = z_BL.shape, method.frozen["teacher"]
+        place_n = active_BL.flatten().nonzero().squeeze(-1)
+        if not len(place_n):  # nothing was noised: nothing to learn, and no gradient
+            nothing = method.network.head.bias.sum() * 0
+            yield Part(nothing, dict.fromkeys(("joint", "teacher", "consistency"), nothing))
+            return
+        with torch.no_grad():
+            told = method.read_state(teacher, z_BL, t).flatten(0, 1)
+            later = None if small else self.later(examples, z_BL, active_BL, told.view(B, L, -1), t)
+        z_KL = z_BL.repeat_interleave(K, 0)
+        trunk = method.read_state(method.network, z_KL, t, self.latents(examples.key(LATENT)))
+        trunk_nKD = trunk.view(B, K, L, -1).transpose(1, 2).flatten(0, 1)[place_n]
+        tokens_NT = examples.tokens.flatten()[place_n, None]
+        if later is not None:
+            tokens_NT = torch.cat((tokens_NT, later.drawn_NK[place_n]), 1)
+
+        def targets(index_n: Tensor) -> tuple[Tensor, Tensor | None]:
+            at = place_n[index_n]
+            first = teacher.head(told[at])[0].softmax(-1)
+            return first, None if later is None else later.mean(method.network, at)
+
+        reads = read_mixture(trunk_nKD, method.network.head, tokens_NT, targets, each=small)
+        excess_BT = joint_minus_fact(reads.at_nKT, reads.fact_nT, place_n // L, B)
+        a_t = self.settings.data_weight / (1 + math.exp(-20 * (t - 0.5)))
+        terms = {
+            "joint": -a_t * excess_BT[:, 0].sum() / B,
+            "teacher": (reads.to_mean_n + reads.to_each_n).sum() / B,
+            "consistency": reads.to_second_n.sum() / B,
+        }
+        if later is not None:
+            terms["consistency"] = terms["consistency"] - excess_BT[:, 1:].mean(1).sum() / B
+        yield Part(terms["joint"] + terms["teacher"] + terms["consistency"], terms)
+
+    def later(self, examples: Examples, z_BL: Tensor, active_BL: Tensor, told_BLD: Tensor, t: float) -> "Later":
+        """The student one small step of the teacher later, each latent on a step of its own."""
+        method, K = self.method, self.settings.latents
+        s = t - min(1 / self.settings.grid, t / 2)
+        key = rng.fold(examples.key(STEP)[:, None], torch.arange(K, device=z_BL.device)).flatten()
+        z_KL, told = z_BL.repeat_interleave(K, 0), told_BLD.repeat_interleave(K, 0)
+        active_KL = active_BL.repeat_interleave(K, 0)
+        z_s, settled = method.teacher_step(method.frozen["teacher"], told, z_KL, active_KL, t, s, key)
+        network, training = method.network, method.network.training
+        network.eval()
+        trunk = method.read_state(network, z_s, s, self.latents(examples.key(LATER)))
+        network.train(training)
+        uniform = rng.uniform(rng.fold(key, CHOICE), z_BL.shape[1])
+        return Later(network, *(self.by_position(x) for x in (trunk, settled, z_s, uniform)))
+
+    def by_position(self, x: Tensor) -> Tensor:
+        """(B K, L, ...) to (B L, K, ...)."""
+        return x.unflatten(0, (-1, self.settings.latents)).transpose(1, 2).flatten(0, 1)
+
+
+class Later:
+    """D^s at every position and latent: a token where it is settled, else the head of a trunk state. No gradient."""
+
+    def __init__(self, network: Backbone, trunk_NKD: Tensor, settled_NK: Tensor, tokens_NK: Tensor, uniform_NK: Tensor):
+        self.trunk, self.settled, self.tokens = trunk_NKD, settled_NK, tokens_NK
+        self.drawn_NK = tokens_NK.clone(memory_format=torch.contiguous_format)
+        open_ = (~settled_NK).flatten().nonzero().squeeze(-1)
+        at_once = max(1, 2**28 // (8 * network.shape.vocab))
+        for at in open_.split(at_once):
+            logits, _ = network.head(trunk_NKD.flatten(0, 1)[at])
+            self.drawn_NK.view(-1)[at] = draw_categorical(logits, uniform_NK.flatten()[at])
+
+    def mean(self, network: Backbone, at_n: Tensor) -> Tensor:
+        """The mean over latents, (n, V)."""
+        p_nKV = network.head(self.trunk[at_n])[0].softmax(-1)
+        vertex = torch.zeros_like(p_nKV).scatter_(-1, self.tokens[at_n][..., None].clamp(max=p_nKV.shape[-1] - 1), 1.0)
+        return torch.where(self.settled[at_n][..., None], vertex, p_nKV).mean(1)
+
+
+def adopt(network: Backbone, teacher: Backbone, weights: dict[str, Tensor]) -> None:
+    """Weights for teacher and student; the student's reading of the latent starts afresh."""
+    teacher.load_state_dict(weights)
+    own = {name: value for name, value in network.state_dict().items() if name.startswith("latent.")}
+    network.load_state_dict(own | weights)
+
+
+def check_teacher(name: str, saved: RunConfig, fits: tuple[str, ...]) -> None:
+    if saved.method_name not in fits:
+        which = " or ".join(f"'{fit}'" for fit in fits)
+        raise UsageError(
+            f"the method '{name}' needs a teacher trained by {which}: the checkpoint is of '{saved.method_name}'"
+        )
+
+
+@register_method
+class MDLMDi4C(mdlm.MDLM):
+    """A mixture of masked-diffusion denoisers, from an MDLM or its SDTT student."""
+
+    name = "mdlm-di4c"
+    Config = MDLMDi4CConfig
+    needs = frozenset({"teacher"})
+    teacher = "mdlm"
+    settings: MDLMDi4CConfig  # type: ignore[assignment]
+
+    def build(self) -> LatentBackbone:
+        return LatentBackbone(self.shape, self.config.model, extra_ids=1)
+
+    def start(self) -> "MDLMDi4C":
+        super().start()
+        with torch.random.fork_rng():
+            teacher = mdlm.MDLM.build(self)
+        teacher.position_ids.copy_(self.network.position_ids)
+        self.frozen["teacher"] = teacher.requires_grad_(False).eval()
+        return self
+
+    def check_teacher(self, saved: RunConfig) -> None:
+        check_teacher(self.name, saved, ("mdlm", "mdlm-sdtt"))
+
+    def adopt(self, weights: dict[str, Tensor]) -> None:
+        adopt(self.network, self.frozen["teacher"], weights)
+
+    def phase(self, step: int) -> tuple[int, ...]:
+        """Every step has a time of its own: nothing is replayed."""
+        return (step,)
+
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        return Mixture(self).parts(examples)
+
+    def noisy_state(self, examples: Examples, t: float) -> tuple[Tensor, Tensor]:
+        t_B = torch.full((len(examples.tokens),), t, dtype=torch.float64, device=examples.tokens.device)
+        masked = self.masked(examples, t_B)
+        return torch.where(masked, self.mask, examples.tokens), masked
+
+    def read_state(self, network: Any, z_BL: Tensor, t: float, latent_B: Tensor | None = None) -> Tensor:
+        more = {} if latent_B is None else {"latent_B": latent_B}
+        return network.hidden(network.embed_tokens(z_BL), **more)[0]
+
+    def teacher_step(
+        self, teacher: Backbone, trunk: Tensor, z: Tensor, active: Tensor, t: float, s: float, key: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """An ancestral step: masked tokens are unmasked with probability (t - s) / t, and are settled then."""
+        length = z.shape[1]
+        now = active & (rng.uniform(rng.fold(key, 0), length) < (t - s) / t)
+        drawn, _, _ = self._draw(teacher, trunk, now, rng.uniform(rng.fold(key, 1), length), mdlm.Options())
+        z_s = torch.where(now, drawn, z)
+        return z_s, z_s != self.mask
+
+    def hidden(self, network: Any, h_BLD: Tensor, key_B: Tensor) -> Tensor:
+        """A new latent in every evaluation, shared by all positions of a sample."""
+        return network.hidden(h_BLD, latent_B=rng.uniform(rng.fold(key_B, SAMPLED), 1)[:, 0])[0]
+
+    def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:  # type: ignore[override]
+        """The mixture has no bound here."""
+        return None
+
+
+@register_method
+class DuoDi4C(duo.Duo):
+    """The same for uniform tokens, from a Duo or its DCD student: our reading, all positions active."""
+
+    name = "duo-di4c"
+    Config = DuoDi4CConfig
+    needs = frozenset({"teacher"})
+    teacher = "duo"
+    settings: DuoDi4CConfig  # type: ignore[assignment]
+
+    def build(self) -> LatentBackbone:
+        return LatentBackbone(self.shape, self.config.model, times=1)
+
+    def start(self) -> "DuoDi4C":
+        super().start()
+        with torch.random.fork_rng():
+            teacher = duo.Duo.build(self)
+        teacher.position_ids.copy_(self.network.position_ids)
+        self.frozen["teacher"] = teacher.requires_grad_(False).eval()
+        return self
+
+    def check_teacher(self, saved: RunConfig) -> None:
+        check_teacher(self.name, saved, ("duo", "duo-dcd"))
+
+    def adopt(self, weights: dict[str, Tensor]) -> None:
+        adopt(self.network, self.frozen["teacher"], weights)
+
+    def phase(self, step: int) -> tuple[int, ...]:
+        """Every step has a time of its own: nothing is replayed."""
+        return (step,)
+
+    def parts(self, examples: Examples) -> Iterator[Part]:
+        return Mixture(self).parts(examples)
+
+    def alpha(self, t: float) -> float:
+        return 1 - (1 - self.settings.eps) * t
+
+    def noisy_state(self, examples: Examples, t: float) -> tuple[Tensor, Tensor]:
+        noise_B = torch.full((len(examples.tokens),), 1 - self.alpha(t), dtype=torch.float64)
+        return self.noised(examples, noise_B.to(examples.tokens.device)), ~examples.prompt
+
+    def read_state(self, network: Any, z_BL: Tensor, t: float, latent_B: Tensor | None = None) -> Tensor:
+        more = {} if latent_B is None else {"latent_B": latent_B}
+        time_B = torch.full((len(z_BL),), -math.log(self.alpha(t)), dtype=torch.float64, device=z_BL.device)
+        return network.hidden(network.embed_tokens(z_BL), times=(time_B,), **more)[0]
+
+    def teacher_step(
+        self, teacher: Backbone, trunk: Tensor, z: Tensor, active: Tensor, t: float, s: float, key: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """A draw from the posterior; no token is ever settled."""
+        uniform = rng.uniform(key, z.shape[1])
+        alphas = self.alpha(t), self.alpha(s)
+        z_s, _ = self._step(teacher, trunk, z, active, uniform, *alphas, duo.Options(), False)
+        return z_s, ~active
+
+    def hidden(self, network: Any, h_BLD: Tensor, time_B: Tensor, key_B: Tensor) -> Tensor:
+        """A new latent in every evaluation, shared by all positions of a sample."""
+        latent_B = rng.uniform(rng.fold(key_B, SAMPLED), 1)[:, 0]
+        return network.hidden(h_BLD, times=(time_B,), latent_B=latent_B)[0]
+
+    def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:  # type: ignore[override]
+        """The mixture has no bound here."""
+        return None
