@@ -87,7 +87,7 @@ def check(network: Evaluator, given: Given, answer: Tensor, options: Options, se
         if watch.tracing:
             shown = torch.ones_like(given.clean)
             shown[active] = ~doubted
-            watch.round(tokens_BL, shown)
+            watch.round(tokens_BL, shown, shown.float())
         going = doubted.any(-1)
         active, doubted = active[going], doubted[going]
         rounds = min(options.nfe, left - 2)
