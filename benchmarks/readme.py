@@ -46,8 +46,8 @@ def sudoku_model() -> str:
     model, theirs = ours["model"], ours["model"]["paper"]
     return (
         f"The README's table: puzzles from seed {ours['data']['seed']}; thresholds chosen on others. One checkpoint "
-        f"for all difficulties, 8 blocks applied twice, {model['flops_per_evaluation'] / 1e9:.1f} GFLOPs per evaluation, "
-        f"{training['steps']:,} steps of {training['batch']:,} in {len(training['segments'])} segments "
+        f"for all difficulties, 8 blocks applied twice, {model['flops_per_evaluation'] / 1e9:.1f} GFLOPs per "
+        f"evaluation, {training['steps']:,} steps of {training['batch']:,} in {len(training['segments'])} segments "
         f"(`results/sudoku-training.json`). The paper's model: {theirs['flops_per_evaluation'] / 1e9:.1f} GFLOPs "
         "(computed from its sizes), steps of 256."
     )

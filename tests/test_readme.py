@@ -20,7 +20,10 @@ def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
     assert len(code.strip().splitlines()) == 5
     exec(compile(code, "README.md", "exec"), {})
-    assert "[[" in capsys.readouterr().out
+    grid, *texts = capsys.readouterr().out.split("The ", 2)
+    assert grid.splitlines()[0] == "8 5 9 | 6 1 2 | 4 3 7"
+    assert texts[0].startswith("river")
+    assert " of the town" in texts[1]
 
 
 def test_the_page_on_ones_own_runs(tmp_path, monkeypatch, capsys):
