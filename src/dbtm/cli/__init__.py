@@ -90,11 +90,11 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a letter that a plain terminal lacks is a question mark
     try:
         try:
-            code = app(prog_name="dbtm", standalone_mode=False)  # what a command exits with, or None
+            code = app(prog_name="dbtm", standalone_mode=False)  # what a command exits with, or what it returns
         finally:
             if sys.stdout:
                 sys.stdout.flush()  # a full disk is told here, not on the way out
-        sys.exit(code)
+        sys.exit(code if isinstance(code, int) else 0)
     except SystemExit:
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click saw the pipe closed, and would exit with 1
             sys.exit(0)
