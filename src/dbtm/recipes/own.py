@@ -7,10 +7,9 @@ from dbtm.tasks.own import Own
 
 
 def own() -> RunConfig:
-    """Refinement in the loop from rows on of which at least 15 % are clean: without it many evaluations are no better
-    than one. Started from noise alone it would make more rows valid and all of them alike: sorted rows then have the
-    wrong frequencies (total variation .48 per position, against .06). Rounds keep the first round's noise, which the
-    coupling has given a meaning, and commit positions that are spread over the row.
+    """Refinement in the loop, from rows on of which at least 15 % are clean: without it many evaluations are no better
+    than one. Started from noise alone it makes more rows valid and all of them alike. Rounds keep the first round's
+    noise, which the coupling has given a meaning, and commit positions that are spread over the row.
     """
     return RunConfig(
         recipe="own",

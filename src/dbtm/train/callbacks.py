@@ -40,7 +40,7 @@ def _import(module: str, name: str, package: str) -> Any:
 class TensorBoard(Callback):
     """Files in the run's folder: `tensorboard --logdir runs`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.module = _import("torch.utils.tensorboard", "tensorboard", "dbtm[tensorboard]")
 
     def start(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -61,7 +61,7 @@ class WandB(Callback):
     Project, entity and mode are W&B's own settings (WANDB_PROJECT, WANDB_MODE=offline ...).
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.module = _import("wandb", "wandb", "wandb")
 
     def start(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -80,7 +80,7 @@ class WandB(Callback):
 class MLflow(Callback):
     """A run of MLflow; server and experiment are MLflow's own settings (MLFLOW_TRACKING_URI ...)."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.module = _import("mlflow", "mlflow", "mlflow")
 
     def start(self, config: Mapping[str, Any], folder: Path) -> None:
