@@ -130,18 +130,13 @@ ON = {
     "sudoku-mini": ("--set", "task.evaluate_n=2", "--set", "task.pool=4"),
 }
 """The same for recipes."""
-LONG = {
-    "demo",
-    "bench step",
-    "bench attention",
-    "bench head",
-    "bench sampler",
-    "bench backbone",
-    "theory draw",
-    "theory all",
+QUICK = {"recipes", "doctor", "theory list", "theory page", "sweep frontier", "eval own"}
+"""Commands whose work is small by itself. All others, new ones too, are given a number that must be refused."""
+NEVER = {
+    "int": (str(10**20), "-" + str(10**20), "nan", "x", "9" * 5000),
+    "float": ("nan", "x", "-" + str(10**20), "-inf"),
+    "list": (str(10**20), "-" + str(10**20), "x", "nan"),
 }
-"""Commands whose smallest work takes longer than an input may: they are given numbers that must be refused."""
-NEVER = (str(10**20), "-" + str(10**20), "nan", "x", "9" * 5000)
 ONE = {"solve", "demo", "train"}  # exit code 1: a wrong answer, a diverged run
 
 
@@ -205,7 +200,8 @@ def line(name: str, command: Any, draw: Draw) -> list[str]:
     options = [p for p in command.params if p.opts[0].startswith("-") and p.name not in ("help", "version")]
     arguments = [p for p in command.params if not p.opts[0].startswith("-")]
     numeric = [p for p in options if kind(p) in ("int", "float", "list")]
-    wild = {draw.choice(numeric).name} if numeric and (name in LONG or draw.random() < 0.8) else set()
+    long = name not in SMALL and name not in QUICK
+    wild = {draw.choice(numeric).name} if numeric and (long or draw.random() < 0.8) else set()
     words: list[str] = []
     for p in arguments:
         if p.required or draw.random() < 0.7:
@@ -223,8 +219,8 @@ def line(name: str, command: Any, draw: Draw) -> list[str]:
             words.append(draw.choice([*p.opts, *p.secondary_opts]))
         else:
             odd = p.name in wild or draw.random() < 0.1
-            words += [p.opts[0], draw.choice(NEVER) if name in LONG and p.name in wild else _word(p, draw, odd)]
-    if name in LONG and not numeric:
+            words += [p.opts[0], draw.choice(NEVER[kind(p)]) if long and p.name in wild else _word(p, draw, odd)]
+    if long and not numeric:
         words += ["--out", "@plain.txt"]
     small = [*SMALL.get(name, ()), *(word for recipe in words[:1] if name == "train" for word in ON.get(recipe, ()))]
     while small:  # pairs of an option and its value; settings come first, so that later ones win
