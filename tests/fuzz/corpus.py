@@ -158,7 +158,7 @@ def tiny_run(task, quality: bool = True, **train):
     from dbtm.methods.dbtm import Config, Options, QualityConfig
 
     head = QualityConfig(width=8, depth=1, heads=2) if quality else QualityConfig(enabled=False)
-    loop = {"steps": 2, "batch": 4, "checkpoint_every": 1, "keep": 1, "device": "cpu", "log_every": 1, **train}
+    loop = {"steps": 2, "batch": 4, "checkpoint_every": 2, "keep": 1, "device": "cpu", "log_every": 1, **train}
     return RunConfig(
         recipe="test",
         task=task,

@@ -87,7 +87,7 @@ def _in_range(tokens: np.ndarray, task) -> None:
 def _checkpoint(good: Callable[[], Files]) -> Make:
     def make(draw: Draw) -> Files:
         files = dict(good())
-        step = next(name for name in files if name.endswith("config.json")).rpartition("/")[0]
+        (step,) = (name.rpartition("/")[0] for name in files if name.endswith("config.json"))  # the one that is read
         names = [name for name in files if name.startswith(step) and not name.endswith("manifest.json")]
         for _ in range(draw.choice((0, 1, 1, 1, 2))):
             name = draw.choice([*names, *[n for n in names if n.endswith(".json")], "best.json"])
