@@ -323,3 +323,10 @@ def test_an_output_without_box_characters(encoding):
     assert done.returncode == 0, done.stderr
     assert b"+---------+" in done.stdout
     assert done.stdout.isascii()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="Unix")
+def test_a_file_without_an_end_is_refused(command):
+    code, out, err = command("solve", "/dev/zero")
+    assert (code, out) == (2, "")
+    assert err == "dbtm: /dev/zero has more than 16777216 characters: give fewer puzzles at a time\n"

@@ -3,7 +3,7 @@
 import select
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dbtm.service.solving import SolveResult
 
 STDIN_WAIT = 0.5  # seconds
+MOST_CHARACTERS = 1 << 24  # of all puzzles together
 
 
 @takes_sampler_options()
@@ -128,17 +129,26 @@ def _solve_all(
 def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
     """The puzzle as text, and where it comes from as the beginning of a complaint."""
     if argument is None:
-        return (sys.stdin.read() if _stdin_waits() else "").strip() or None, "stdin: "
+        return (_bounded(sys.stdin, "stdin") if _stdin_waits() else "").strip() or None, "stdin: "
     if argument == "-":
-        return sys.stdin.read() if sys.stdin else "", "stdin: "
+        return _bounded(sys.stdin, "stdin") if sys.stdin else "", "stdin: "
     if _exists(argument):
         try:
-            return Path(argument).read_text(encoding="utf-8"), f"{argument}: "
+            with open(argument, encoding="utf-8") as file:
+                return _bounded(file, argument), f"{argument}: "
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {argument}: {getattr(error, 'strerror', None) or error}") from None
     if 2 * sum(character in "0123456789." for character in argument) < len(argument):
         raise UsageError(f"'{argument}' is no puzzle, and there is no such file: give 81 characters, 0 or . for empty")
     return argument, ""
+
+
+def _bounded(stream: TextIO, name: str) -> str:
+    """All of a stream, which may have no end (a device, a pipe)."""
+    text = stream.read(MOST_CHARACTERS + 1)
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(f"{name} has more than {MOST_CHARACTERS} characters: give fewer puzzles at a time")
+    return text
 
 
 def _exists(name: str) -> bool:
