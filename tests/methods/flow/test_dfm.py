@@ -157,6 +157,15 @@ def test_a_step_reaches_every_weight(name):
     assert not [key for key, p in method.network.named_parameters() if p.grad is None]
 
 
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("name", ["dfm", "dfm-esd", "cfm"])
+def test_the_objective_can_be_measured_without_gradients(name):
+    method, tokens = method_of(name), torch.randint(0, 4, (6, 5))
+    want = sum(float(part.loss.detach()) for part in method.parts(examples(tokens)))
+    with torch.no_grad():
+        assert sum(float(part.loss) for part in method.parts(examples(tokens))) == pytest.approx(want)
+
+
 def test_a_step_costs_what_the_card_says():
     """Half of the rows 3, the others 5 by two steps, and 5 and the tangent's scores by the derivative."""
     config = recipe("markov").by("dfm")

@@ -41,6 +41,12 @@ def test_distances_are_even_and_starts_even_given_the_distance():
     assert torch.corrcoef(torch.stack((share, d)))[0, 1].abs() < 0.05
 
 
+def test_rows_from_anywhere_in_the_batch_have_both_kinds():
+    pairs = draw_pairs(replace(batch(4), place=torch.tensor([0, 128, 256, 384])), N, edge=0.0)
+    assert torch.equal(pairs.s[pairs.same], pairs.t[pairs.same])
+    assert (pairs.s < pairs.t)[pairs.apart].all()
+
+
 def test_some_rows_go_all_the_way():
     pairs = draw_pairs(batch(), N, edge=1 / 4)
     whole = (pairs.s == 0) & (pairs.t == 1)

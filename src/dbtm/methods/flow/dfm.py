@@ -138,7 +138,7 @@ class DFM(Method[Config, Options]):
         apart = pairs.apart
         consistency, terms = self.map(examples, apart, s[apart], u[apart], t[apart])
         terms = {"diagonal": diagonal_term, **terms}
-        if self.surgical:
+        if self.surgical and torch.is_grad_enabled():
             loss, terms["conflict"] = without_conflict(diagonal, consistency, list(self.network.parameters()))
             yield Part(loss, terms)
         else:

@@ -36,10 +36,11 @@ def draw_pairs(examples: Examples, n: int, edge: float) -> Pairs:
     row has s = t = d instead; a share `edge` of the others goes all the way, from 0 to 1.
     """
     d, u, e = (stratified(examples, stream, n, permuted=True) for stream in (DISTANCE, START, EDGE))
-    even = places(examples) % 2 == 0
+    odd_size = len(d) % 2  # a micro-batch of an odd size may start with either kind of row
+    even = (places(examples) if odd_size else torch.arange(len(d), device=d.device)) % 2 == 0
     s = torch.where(even, d, torch.where(e < edge, 0.0, u * (1 - d)))
     t = torch.where(even, d, torch.where(e < edge, 1.0, (u * (1 - d) + d).clamp(max=1.0)))
-    if len(even) % 2:  # a micro-batch of an odd size may start with either kind
+    if odd_size:
         return Pairs(s, t, even.nonzero().squeeze(-1), (~even).nonzero().squeeze(-1))
     return Pairs(s, t, slice(0, None, 2), slice(1, None, 2))
 
