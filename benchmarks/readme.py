@@ -428,6 +428,28 @@ def referee() -> str:
     return f"{table.markdown()}\n\n{table.title.capitalize()}. {table.note}"
 
 
+def methods_markov() -> str:
+    """Total variation of neighbours by method and NFE on the Markov chain, default settings."""
+    rows = read("methods-markov")["rows"]
+    budgets = sorted({int(k) for row in rows for k in row["total_variation"] if k != "all"})
+    head = " | ".join(f"{k} NFE" for k in budgets)
+    lines = [f"| method | steps | {head} |", "|---" * (len(budgets) + 2) + "|"]
+    for row in rows:
+        found = row["total_variation"]
+        cells = [f"{found[str(k)]:.3f}" if str(k) in found else "" for k in budgets]
+        if "all" in found:
+            cells[-1] = f"{found['all']:.3f} (one per token)"
+        teacher = f" (teacher: `{row['teacher']}`)" if row["teacher"] else ""
+        lines.append(f"| `{row['method']}`{teacher} | {row['steps']} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"Total variation of adjacent tokens from the truth on `markov`, {rows[0]['samples']:,} samples, one seed, "
+        f"default settings; positions that are independent cannot get below {rows[0]['independent']:.3f}. "
+        "`python benchmarks/methods.py` makes these rows.",
+    ]
+    return "\n".join(lines)
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, referee),
     "docs/sudoku.md": (sudoku_model, ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
@@ -435,6 +457,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/speed.md": (speed, backbones, backbones_compiled, backbones_cpu),
     "docs/referee.md": (referee_losses, referee_markov, referee_sudoku_mini),
     "docs/maths.md": (programs,),
+    "docs/methods.md": (methods_markov,),
     "docs/reproduce.md": (reproduction,),
     "docs/text.md": (text_results, text_studies, text_ablations, text_backbones, text_samples),
     "src/dbtm/models/text/README.md": (packaged_text,),
