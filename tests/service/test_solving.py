@@ -102,3 +102,16 @@ def test_a_model_of_another_task_is_refused(tmp_path):
     for solving in (lambda: load_sudoku(folder), lambda: solve(SolveRequest(), dbtm.load(folder))):
         with pytest.raises(UsageError, match="was trained on 'markov', not on Sudoku"):
             solving()
+
+
+def test_an_answer_may_be_checked():
+    """Two looks that find nothing: two evaluations more, and the model stands by its answer; without, it is silent."""
+    plain = solve(SolveRequest(options={"nfe": 4}))
+    checked = solve(SolveRequest(options={"nfe": 4, "check": 6}))
+    revised = solve(SolveRequest(options={"nfe": 8, "rule": "revise"}))
+    assert plain.stable is None
+    assert (checked.stable, checked.nfe, checked.budget) == (True, plain.nfe + 2, 10)
+    assert revised.stable
+    assert plain.solved
+    assert (plain.solution_C == checked.solution_C).all()
+    assert (plain.solution_C == revised.solution_C).all()

@@ -130,6 +130,9 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     console.print(f"A Sudoku with {clues} clues; {empty} cells to find, by {way}\n")
     console.print(SudokuTrace(result.puzzle_C, result.rounds))
     cost = f"{evaluations(result)} network evaluations, {duration(result)}"
+    if result.stable is not None:
+        stands = "stands by this answer" if result.stable else "does not trust this answer"
+        console.print(f"\nthe model {stands}")
     console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
     if not result.solved:
         larger = "; more rounds find more, --nfe 16" if result.budget is not None and result.budget < 16 else ""

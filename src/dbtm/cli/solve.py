@@ -196,6 +196,7 @@ def to_json(result: "SolveResult") -> str:
             "solution": _digits(result.solution_C),
             "solved": result.solved,
             "violation": result.violation,
+            "stable": result.stable,
             "nfe": result.nfe,
             "budget": result.budget,
             "milliseconds": round(result.milliseconds, 1),

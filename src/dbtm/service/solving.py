@@ -57,6 +57,8 @@ class SolveResult:
     """The first clue or rule that the answer breaks; None where it is right."""
     settings: dict[str, Any]
     """Checkpoint, method, options of the sampler, seed and device."""
+    stable: bool | None = None
+    """Whether the answer confirmed itself; None where the sampler was not asked to check it."""
 
     @property
     def solution_C(self) -> np.ndarray:
@@ -110,7 +112,9 @@ def solve(
     milliseconds = 1000 * (time.perf_counter() - start)
     rounds = [grid_state(layout, state) for state in trace.rounds]
     wrong = violation(rounds[-1].values_C, puzzle_C)
-    return SolveResult(puzzle_C, rounds, int(trace.nfe[0]), options.get("nfe"), milliseconds, wrong, settings)
+    budget = options["nfe"] + options.get("check", 0) if sampler.has_budget else None
+    stable = None if trace.stable is None else bool(trace.stable[0])
+    return SolveResult(puzzle_C, rounds, int(trace.nfe[0]), budget, milliseconds, wrong, settings, stable)
 
 
 def solve_with_tries(request: SolveRequest, tries: int, sampler: Sampler | None = None) -> tuple[SolveResult, int]:
