@@ -48,7 +48,9 @@ SAMPLER: dict[str, Any] = {
     "fresh_noise": _option(bool, "Noise of the rounds after the first.", "--fresh-noise/--same-noise"),
     "commit": _option(bool, "Commit tokens, or hold distributions.", "--commit/--no-commit"),
     "rule": _option(str, "commit (the paper's), or revise: nothing is final until the answer confirms itself."),
-    "check": _option(int, "Network evaluations for checking the answer, and for mending what does not come back."),
+    "check": _option(
+        int, "Network evaluations for checking the answer, and for drawing another where it does not come back."
+    ),
     "sampler": _option(str, "refine, iterate (T^k) or integrate (the map's field)."),
     "horizon": _option(float, "integrate: time up to which the field is followed."),
     "tolerance": _option(float, "iterate, --no-commit: stop where a round changes no probability by more than this."),

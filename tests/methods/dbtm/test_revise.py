@@ -98,7 +98,7 @@ def dense_check(model, index, given, answer, options, seed):
         k = min(options.nfe, left - 2)
         if stable or k < 1:
             break
-        open_, committed = list(doubted), {l: tokens[l] for l in range(LENGTH) if l not in doubted}
+        open_, committed = list(free), {l: tokens[l] for l in range(LENGTH) if l not in free}
         for r in range(1, k + 1):
             T, trunk = evaluate(
                 model, committed, rng.fold(seed, AGAIN, index, turn * (options.check + 1) + r), options.sigma
@@ -153,7 +153,7 @@ def test_an_answer_that_always_comes_back_is_stable(monkeypatch, model):
         assert trace.nfe.tolist() == [2] * 4
     watch = Watch(4)
     trace = check(Evaluator.plain(model), given, proposed, Options(nfe=1, check=5, sigma=1.0), 0, watch)
-    assert np.array_equal(trace.tokens, known), "what was doubted is mended"
+    assert np.array_equal(trace.tokens, known), "what did not come back is drawn again"
     assert trace.stable.all()
     assert trace.nfe.tolist() == [2, 2, 5, 2]
 

@@ -285,7 +285,7 @@ class Options(SampleConfig):
     what it holds; a sample stops when its answer confirms itself."""
     check: int = 0
     """Further network evaluations, at least 2, in which the answer is checked by looks at renoised halves of it, and
-    what does not come back is refined again; 0 is off."""
+    drawn again where it does not come back; 0 is off."""
     temperature: float = 0.0
     """0 takes the most likely token."""
     sigma: float | None = None

@@ -10,8 +10,9 @@
         x <- x_hat on H_r, fresh noise elsewhere
 
 `check` examines the answer of the paper's rule by two complementary looks: half of it is renoised and mapped again,
-then the other half. What comes back different is uncommitted and refined further, until two looks find nothing or the
-evaluations are spent. A look is a network evaluation like any other.
+then the other half. An answer that does not come back is drawn again from new noise, until two looks find nothing or
+the evaluations are spent. (To refine only what did not come back keeps its mistakes as context: the map then talks
+itself into a wrong answer that confirms itself.) A look is a network evaluation like any other.
 
 Both say of every sample whether its answer is stable.
 """
@@ -75,7 +76,7 @@ def confirm(network: Evaluator, given: Given, options: Options, seed: int, watch
 
 @torch.no_grad()
 def check(network: Evaluator, given: Given, answer: Tensor, options: Options, seed: int, watch: Watch) -> Trace:
-    """Confirm or mend an answer (B, L), in at most `options.check` network evaluations."""
+    """Confirm an answer (B, L) or find another, in at most `options.check` network evaluations."""
     options = replace(options, temperature=0.0)  # an answer is compared with the most likely one
     tokens_BL, stable_B = answer.clone(), given.clean.all(-1)
     active, left, turn = (~stable_B).nonzero().squeeze(-1), options.check, 0
@@ -88,12 +89,11 @@ def check(network: Evaluator, given: Given, answer: Tensor, options: Options, se
             shown = torch.ones_like(given.clean)
             shown[active] = ~doubted
             watch.round(tokens_BL, shown, shown.float())
-        going = doubted.any(-1)
-        active, doubted = active[going], doubted[going]
+        active = active[doubted.any(-1)]
         rounds = min(options.nfe, left - 2)
         if rounds < 1 or not len(active):
             break
-        tokens_BL = mend(network, given, tokens_BL, active, doubted, rounds, turn, options, seed, watch)
+        tokens_BL = again(network, given, tokens_BL, active, rounds, turn, options, seed, watch)
         left -= rounds
     return watch.trace(tokens_BL, given.clean, stable_B)
 
@@ -121,22 +121,21 @@ def look_twice(
     return doubted
 
 
-def mend(
+def again(
     network: Evaluator,
     given: Given,
     tokens_BL: Tensor,
     active: Tensor,
-    doubted: Tensor,
     rounds: int,
     turn: int,
     options: Options,
     seed: int,
     watch: Watch,
 ) -> Tensor:
-    """Refine what is doubted, in so many rounds of the paper's rule; the rest of the answer is context."""
+    """Draw some answers again, in so many rounds of the paper's rule."""
     evaluate, tokens_BL = watch.counted(network.hidden), tokens_BL.clone()
     committed_BL = torch.ones_like(given.clean)
-    committed_BL[active] = ~doubted
+    committed_BL[active] = given.clean[active]
     score_BL = committed_BL.float()
     for r in range(1, rounds + 1):
         tokens, committed = tokens_BL[active], committed_BL[active]
