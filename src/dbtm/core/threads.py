@@ -25,8 +25,8 @@ def let_idle_threads_sleep(environment: MutableMapping[str, str] = os.environ) -
 def let_idle_threads_sleep_at_once(environment: MutableMapping[str, str] = os.environ) -> None:
     """For a server, which shares its machine with browsers and training runs; what the user has set stays.
 
-    Beside four busy processes on two cores, the first round of a Sudoku took 40 ms with a spin count of 300, 300 ms
-    with 3,000 and 500 to 2,700 ms with 30,000.
+    On two cores at a load of 9, the first round of a Sudoku took 40 ms with a spin count of 300, 300 ms with 3,000 and
+    500 to 2,700 ms with 30,000.
     """
     if environment.get("GOMP_SPINCOUNT") == SLEEP_SOON["GOMP_SPINCOUNT"]:
         environment["GOMP_SPINCOUNT"] = "300"
