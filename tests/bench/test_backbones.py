@@ -106,7 +106,7 @@ def test_command(tmp_path):
         (["--batch", "0"], "--batch"),
         (["--depth", "3"], "--depth 3"),
         (["--width", "0"], "--width 0"),
-        (["--softcap", "nan"], "model.softcap=nan"),
+        (["--softcap", "nan"], "--softcap nan must be at least 0"),
     ],
 )
 def test_bad_input_is_one_line(words, message):

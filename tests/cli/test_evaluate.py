@@ -112,7 +112,7 @@ def test_the_tuned_threshold_is_the_default(command, untrained, tmp_path):
     assert "the checkpoint's kappa" in command(*words, "--json", tmp_path / "e.json")[1]
     options = dbtm.load(untrained).options
     for row in json.loads((tmp_path / "e.json").read_text())["rows"]:
-        assert row["kappa"] == options.tuned(row["nfe"])["kappa"]
+        assert row["kappa"] == options.tuned_kappa(row["nfe"])
 
 
 @pytest.mark.parametrize(

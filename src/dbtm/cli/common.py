@@ -56,7 +56,7 @@ def in_range(option: str, value: float | None, least: float, most: float = MOST_
 
 def _short(value: float) -> str:
     """A number of any size, such that it can be read."""
-    return str(value) if -1e18 < value < 1e18 else f"{'-' * (value < 0)}10^18 and more"
+    return f"{'-' * (value < 0)}10^18 and more" if abs(value) >= 1e18 else str(value)
 
 
 def check_kappa(kappa: float | None) -> None:

@@ -16,7 +16,11 @@ from dbtm.recipes import recipe
         (PathConfig, {"sigma": 0.0}, r"method\.path\.sigma=0.0 must be positive"),
         (PathConfig, {"t_anchor": 1.5}, r"method\.path\.t_anchor=1.5 must be between 0 and 1"),
         (LossConfig, {"anchor": -1.0}, r"method\.loss\.anchor=-1.0 must not be negative"),
-        (LossConfig, {"semigroup": 1.0, "semigroup_depths": ()}, r"method\.loss\.semigroup_depths needs at least one"),
+        (
+            LossConfig,
+            {"semigroup": 1.0, "semigroup_depths": ()},
+            r"method\.loss\.semigroup_depths needs numbers of applications, each from 1",
+        ),
         (LossConfig, {"interpolant_fraction": 1.5}, r"method\.loss\.interpolant_fraction=1.5 must be between 0 and 1"),
         (RilConfig, {"depths": (0,)}, r"method\.ril\.depths needs at least one rollout depth"),
         (RilConfig, {"kappa": 1.5}, r"method\.ril\.kappa=1.5 must be between 0 and 1"),
