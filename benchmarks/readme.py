@@ -425,7 +425,8 @@ def referee() -> str:
     if document is None:
         return _missing("markov")
     table = quality_table(document)
-    return f"{table.markdown()}\n\n{table.title.capitalize()}. {table.note}"
+    means = re.sub(r" \[[^]]*\]", "", table.markdown())
+    return f"{means}\n\n{table.title.capitalize()}. Means over seeds; intervals and costs: docs/referee.md."
 
 
 def methods_markov() -> str:
