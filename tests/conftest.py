@@ -22,6 +22,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+@pytest.fixture(autouse=True)
+def _same_random_numbers():
+    """A test draws the same whichever ran before it."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _children_with_default_signals():
     with default_signals_in_children():
