@@ -1,16 +1,16 @@
 """Folders of `dbtm referee` on a disk, read for those who look at them: tables of what was measured."""
 
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dbtm.checkpoint.folder import read_document
 from dbtm.core.errors import UsageError
+from dbtm.service.finding import find_folders
 
 DOCUMENT = "referee.json"
-DEPTH, MOST_FOLDERS, MOST_ROWS = 3, 100, 5000
+MOST_FOLDERS, MOST_ROWS = 100, 5000
 _NUMBERS = (
     "value", "low", "high", "n", "seeds", "used", "flops_per_sample", "seconds_per_sample", "entropy",
     "matched_perplexity",
@@ -20,31 +20,7 @@ _TRAINING = ("flops", "seconds", "steps", "parameters", "peak_memory")
 
 def find_comparisons(places: Iterable[Path]) -> dict[str, Path]:
     """{name: folder} of the comparisons under some folders, or of the folders themselves."""
-    found: dict[str, Path] = {}
-    for place in places:
-        for folder in _under(place, DEPTH):
-            inside = folder.relative_to(place).as_posix()
-            name = folder.resolve().name if inside == "." else inside
-            while name in found and found[name] != folder:
-                name += "'"
-            found[name] = folder
-            if len(found) >= MOST_FOLDERS:
-                break
-    return found
-
-
-def _under(folder: Path, depth: int) -> Iterator[Path]:
-    if (folder / DOCUMENT).is_file():
-        yield folder
-        return
-    if depth:
-        try:
-            inside = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
-        except OSError:
-            return
-        for path in inside:
-            if not Path(path).name.startswith((".", "step-")):
-                yield from _under(Path(path), depth - 1)
+    return find_folders(places, lambda folder: (folder / DOCUMENT).is_file(), MOST_FOLDERS)
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:

@@ -15,13 +15,14 @@ from dbtm.checkpoint.migrate import read_config
 from dbtm.core.errors import UsageError
 from dbtm.sampling import Trace
 from dbtm.service.explaining import Setting, explain
+from dbtm.service.finding import find_folders
 from dbtm.service.progress import Cancelled, Progress
 from dbtm.tasks.base import Task
 from dbtm.tasks.sudoku.puzzle import parse
 from dbtm.tasks.sudoku.task import Sudoku
 
 METRICS = "metrics.jsonl"
-DEPTH, MOST_RUNS = 3, 500  # folders below the one that is named; runs that are listed
+MOST_RUNS = 500  # that are listed
 MOST_BYTES = 4 << 20  # of metrics that are read at once
 MOST_SAMPLES = 12  # checkpoints that samples are drawn from
 LIVE = 60.0  # seconds since the last record of a run that counts as alive
@@ -72,35 +73,9 @@ class RunSummary:
 
 
 def find_runs(places: Iterable[Path]) -> dict[str, Path]:
-    """{name: folder} of the runs under some folders, or of the folders themselves, newest first.
-
-    Links to folders are not followed: what is listed lies in the places that were named.
-    """
-    found: dict[str, Path] = {}
-    for place in places:
-        for run in _under(place, DEPTH):
-            inside = run.relative_to(place).as_posix()
-            name = run.resolve().name if inside == "." else inside
-            while name in found and found[name] != run:
-                name += "'"
-            found[name] = run
-            if len(found) >= MOST_RUNS:
-                break
-    return dict(sorted(found.items(), key=lambda item: -_modified(item[1])))
-
-
-def _under(folder: Path, depth: int) -> Iterator[Path]:
-    if is_run(folder):
-        yield folder
-        return
-    if depth:
-        try:
-            inside = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
-        except OSError:
-            return
-        for path in inside:
-            if not Path(path).name.startswith("."):
-                yield from _under(Path(path), depth - 1)
+    """{name: folder} of the runs under some folders, or of the folders themselves, newest first."""
+    named = find_folders(places, is_run, MOST_RUNS)
+    return dict(sorted(named.items(), key=lambda item: -_modified(item[1])))
 
 
 def is_run(folder: Path) -> bool:
