@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dbtm.core.errors import UsageError
-from dbtm.sandbox import Limits, Outcome, Sandbox
+from dbtm.sandbox import Limits, Outcome, Sandbox, runner
 from dbtm.sandbox.outcome import read_report
 from dbtm.sandbox.pipes import Reader
 from tests.processes import PATIENCE, wait_until
@@ -55,7 +57,7 @@ def sandbox():
 def slept(monkeypatch):
     """The pauses that were made, instead of them."""
     found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=found.append, monotonic=time.monotonic))
     return found
 
 

@@ -7,6 +7,7 @@ import pytest
 from dbtm.train import display, metrics
 from dbtm.train.display import Status, bar_line, clock, duration
 from dbtm.train.metrics import Metrics
+from tests.clock import Clock
 
 
 class Terminal(io.StringIO):
@@ -14,18 +15,9 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self, monkeypatch):
-        self.now = 100.0
-        for module in (display, metrics):
-            monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
-
-
 @pytest.fixture
 def time(monkeypatch):
-    return Clock(monkeypatch)
+    return Clock(monkeypatch, display, metrics)
 
 
 def test_the_first_step_is_shown_at_once_and_a_quiet_run_now_and_then(tmp_path, time):

@@ -12,46 +12,44 @@ from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm import DistillConfig
 from dbtm.train import loop, pace
 from dbtm.train.loop import fit
+from tests.clock import Clock
 from tests.train.test_resume import tiny_run
 
 
 def test_the_steps_that_fit(monkeypatch):
     """100 s from step 7 on; a slow start, then two steps a second, then an evaluation: every report plans anew."""
-    now = [1000.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    time = Clock(monkeypatch, pace)
     clock = pace.Pace(100 / 60, first_step=7)
-    now[0] += 20
+    time.now += 20
     assert clock.steps(7 + 10) is None  # still settling
-    now[0] += 10
+    time.now += 10
     assert clock.steps(7 + 20) is None  # measured from here on
-    now[0] += 5
+    time.now += 5
     assert clock.steps(7 + 30) == 37 + int(pace.RESERVE * 65 * 2)
-    now[0] += 20
+    time.now += 20
     assert clock.steps(7 + 50) == 57 + int(pace.RESERVE * 45 * 30 / 25)  # speed since the first report
     assert not clock.over()
-    now[0] += 46
+    time.now += 46
     assert clock.over()
     assert clock.steps(7 + 96) == 103
 
 
 def test_a_new_phase_is_noticed(monkeypatch):
     """Speed is that of the last reports: of ten steps a second there is nothing left after as many at one."""
-    now = [0.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    time = Clock(monkeypatch, pace)
     clock = pace.Pace(10, first_step=0)
     for i in range(1, 31):
-        now[0] += 1 if i <= 20 else 10
+        time.now += 1 if i <= 20 else 10
         planned = clock.steps(10 * i)
     assert planned == 300 + int(pace.RESERVE * (600 - 120) * 1)
 
 
 def test_a_rare_evaluation_is_not_forgotten(monkeypatch):
     """Every tenth report holds an evaluation of ten seconds: half of the time, also where the last reports had none."""
-    now = [0.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    time = Clock(monkeypatch, pace)
     clock = pace.Pace(10, first_step=0)
     for i in range(1, 50):
-        now[0] += 11 if i % 10 == 2 else 1
+        time.now += 11 if i % 10 == 2 else 1
         planned = clock.steps(10 * i)
     assert planned == 490 + int(pace.RESERVE * (600 - 99) * 470 / 87)
 
