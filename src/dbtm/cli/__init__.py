@@ -24,6 +24,7 @@ from dbtm.cli import (
     evaluate_nll,
     evaluate_own,
     evaluate_text,
+    plan,
     plot,
     recipes,
     referee,
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("solve")(solve.solve)
 app.command("train")(train.train)
+app.command("plan")(plan.plan)
 app.command("plot")(plot.plot)
 app.command("sample")(sample.sample)
 app.command("studio")(studio.studio)

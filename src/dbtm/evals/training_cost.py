@@ -11,7 +11,7 @@ many passes there are, of how many rows, does not depend on widths.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -25,7 +25,7 @@ from torch.autograd import forward_ad
 from dbtm.config import RunConfig
 from dbtm.core import rng
 from dbtm.evals.cost import map_flops, quality_flops
-from dbtm.methods.base import Examples, Method, backward, method_of
+from dbtm.methods.base import Examples, Method, method_of
 from dbtm.nn import Backbone
 from dbtm.nn.quality import QualityHead
 
@@ -109,6 +109,17 @@ def pass_flops(network: Backbone) -> tuple[float, float]:
 
 def count_passes(config: RunConfig, step: int = 0) -> Counter[Pass]:
     """{kind of pass: rows that it is made for} in one step of a batch of at most `ROWS` rows."""
+    counts: Counter[Pass] = Counter()
+    for part in count_parts(config, step):
+        for kind, rows in part:
+            counts[kind] += rows
+    return counts
+
+
+def count_parts(config: RunConfig, step: int = 0) -> list[list[tuple[Pass, int]]]:
+    """The same part by part of the objective, each pass on its own: (kind, rows). What runs after the last part, or
+    makes no pass, is in a last, usually empty, list.
+    """
     rows = min(ROWS, config.train.batch)
     # float32 on a CPU, whatever the run itself computes in
     train = replace(config.train, batch=rows, micro_batch=0, device="cpu", precision="fp32", compile=False, graph=False)
@@ -116,11 +127,13 @@ def count_passes(config: RunConfig, step: int = 0) -> Counter[Pass]:
     method = method_of(replace(config, train=train, model=model)).start()
     method.network.train()
     examples = method.prepare(_examples(method, rows, step))
-    counts: Counter[Pass] = Counter()
-    with torch.random.fork_rng(), _watched(method, counts):
+    parts: list[list[tuple[Pass, int]]] = [[]]
+    with torch.random.fork_rng(), _watched(method, lambda kind, rows: parts[-1].append((kind, rows))):
         torch.manual_seed(0)
-        backward(method, examples)
-    return counts
+        for part in method.parts(examples):
+            part.loss.backward()
+            parts.append([])
+    return parts
 
 
 def _examples(method: Method, rows: int, step: int) -> Examples:
@@ -133,18 +146,18 @@ def _examples(method: Method, rows: int, step: int) -> Examples:
 
 
 @contextmanager
-def _watched(method: Method, counts: Counter[Pass]) -> Iterator[None]:
-    """Within, every pass of the method's networks is counted."""
+def _watched(method: Method, saw: Callable[[Pass, int], None]) -> Iterator[None]:
+    """Within, every pass of the method's networks is reported: its kind and its rows."""
 
     def saw_map(module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor | None]) -> None:
         value, tangent = output[0], output[1]
         forward_mode = forward_ad.unpack_dual(value).tangent  # of a method that differentiates through a derivative
         has_tangent = tangent is not None or forward_mode is not None
         own = (tangent is not None and tangent.requires_grad) or (forward_mode is not None and value.requires_grad)
-        counts[Pass("map", value.requires_grad, has_tangent, own)] += len(value)
+        saw(Pass("map", value.requires_grad, has_tangent, own), len(value))
 
     def saw_quality(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        counts[Pass("quality", output.requires_grad)] += len(output)
+        saw(Pass("quality", output.requires_grad), len(output))
 
     hooks = []
     for network in (method.network, *method.frozen.values()):

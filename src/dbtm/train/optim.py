@@ -10,7 +10,7 @@ from dbtm.train.muon import Muon
 def build_optimizers(model: nn.Module, config: OptimConfig, fused: bool) -> list[torch.optim.Optimizer]:
     """AdamW on everything; with Muon, AdamW on what is not a matrix inside a block."""
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    matrices = {n: p for n, p in named.items() if config.name == "muon" and p.ndim == 2 and _in_block(n)}
+    matrices = {n: p for n, p in named.items() if config.name == "muon" and is_block_matrix(n, p)}
     optimizers: list[torch.optim.Optimizer] = [
         torch.optim.AdamW(
             [p for n, p in named.items() if n not in matrices],
@@ -29,9 +29,10 @@ def build_optimizers(model: nn.Module, config: OptimConfig, fused: bool) -> list
     return optimizers
 
 
-def _in_block(name: str) -> bool:
+def is_block_matrix(name: str, parameter: torch.Tensor) -> bool:
     """Matrices that map hidden states to hidden states; embeddings, heads and modulation stay with Adam."""
-    return name.endswith("weight") and any(part in name for part in ("attention.", "feed_forward."))
+    inside = any(part in name for part in ("attention.", "feed_forward."))
+    return inside and parameter.ndim == 2 and name.endswith("weight")
 
 
 def schedule(step: int, steps: int, config: OptimConfig) -> float:
