@@ -1,5 +1,6 @@
 """Loading a trained model: `dbtm.load(checkpoint)` gives a Sampler."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -13,9 +14,15 @@ from dbtm.checkpoint.migrate import read_config
 from dbtm.core.device import fast_bf16, pick_device
 from dbtm.core.errors import UsageError
 from dbtm.methods.base import Method, method_of
+from dbtm.nn.backbone import Backbone
+from dbtm.nn.unfilled import TooLarge, Unfilled
 from dbtm.sampling import Sampler
 
+Shapes = dict[str, tuple[int, ...]]
+
 MOST_AXES = 16
+SPARE = 1 << 20  # elements that a network may make beside those that it saves
+_IMPOSSIBLE = (RuntimeError, ValueError, OverflowError, TypeError)  # sizes whose product no integer holds
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 PACKAGED = Path(str(files("dbtm"))) / "models"
 
@@ -41,10 +48,8 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     config = replace(config, task=config.task.with_files({name: folder / name for name in small}))
     target = pick_device(device)
     method = method_of(config)
-    refuse_misfit(method, folder)
+    network = build_to_fit(method, folder)
     weights = checkpoint.read_tensors(folder, "ema")
-    with torch.random.fork_rng():
-        network = method.build()
     if weights["embedding"].dtype == torch.bfloat16 and fast_bf16(target):
         network.to(torch.bfloat16)  # kept as they are stored: nothing to convert in every layer
     put(network, weights, folder / "ema.safetensors")
@@ -54,20 +59,43 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     return method.sampler(network)
 
 
-def refuse_misfit(method: Method, folder: Path, name: str = "ema") -> None:
+def build_to_fit(method: Method, folder: Path) -> Backbone:
+    """The network that the averaged weights are for, itself without weights yet."""
+    shapes, where = checkpoint.read_shapes(folder, "ema"), folder / "ema.safetensors"
+    _refuse_other_depth(method, shapes, where)
+    try:
+        with Unfilled(2 * sum(math.prod(shape) for shape in shapes.values()) + SPARE):
+            network = method.build()
+    except (TooLarge, *_IMPOSSIBLE):
+        refuse_misfit(method, folder, "ema")  # which names what is too large
+        raise
+    _refuse_other_shapes(network, shapes, where)
+    return network
+
+
+def refuse_misfit(method: Method, folder: Path, name: str) -> None:
     """Refuse weights that are not those of the configured network, before anything of their size is made."""
-    shapes = checkpoint.read_shapes(folder, name)
-    blocks = len({key.split(".")[2] for key in shapes if key.startswith("trunk.blocks.")})
-    where = folder / f"{name}.safetensors"
-    if blocks != method.config.model.depth:
-        raise UsageError(f"{where} has {blocks} blocks, but its configuration model.depth={method.config.model.depth}")
-    if len(method.config.model.position_axes) > MOST_AXES:
-        raise UsageError(f"model.position_axes has more than {MOST_AXES} entries")
+    shapes, where = checkpoint.read_shapes(folder, name), folder / f"{name}.safetensors"
+    _refuse_other_depth(method, shapes, where)
     try:
         with torch.device("meta"):
-            wanted = {key: tuple(value.shape) for key, value in method.build().state_dict().items()}
-    except (RuntimeError, ValueError, OverflowError, TypeError):  # sizes whose product no integer holds
+            network = method.build()
+    except _IMPOSSIBLE:
         raise UsageError(f"{where} does not fit its configuration, whose sizes no network has") from None
+    _refuse_other_shapes(network, shapes, where)
+
+
+def _refuse_other_depth(method: Method, shapes: Shapes, where: Path) -> None:
+    model = method.config.model
+    blocks = len({key.split(".")[2] for key in shapes if key.startswith("trunk.blocks.")})
+    if blocks != model.depth:
+        raise UsageError(f"{where} has {blocks} blocks, but its configuration model.depth={model.depth}")
+    if len(model.position_axes) > MOST_AXES:
+        raise UsageError(f"model.position_axes has more than {MOST_AXES} entries")
+
+
+def _refuse_other_shapes(network: Backbone, shapes: Shapes, where: Path) -> None:
+    wanted = {key: tuple(value.shape) for key, value in network.state_dict().items()}
     for key in wanted | shapes:
         if wanted.get(key) != shapes.get(key):
             has, needs = (str(list(x[key])) if key in x else "nothing" for x in (shapes, wanted))

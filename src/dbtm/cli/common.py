@@ -121,7 +121,6 @@ def print_whole(table: "Table") -> None:
 
 def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     """The rounds side by side in the terminal, the verdict, and the settings, of which those `asked` for are shown."""
-    from dbtm.service.pages import duration, evaluations, shown_settings
     from dbtm.viz.sudoku_trace import SudokuTrace
 
     console = open_console()
@@ -129,7 +128,7 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     way = "renoise and remap" if result.settings.get("sampler") == "refine" else result.settings["method"]
     console.print(f"A Sudoku with {clues} clues; {empty} cells to find, by {way}\n")
     console.print(SudokuTrace(result.puzzle_C, result.rounds))
-    cost = f"{evaluations(result)} network evaluations, {duration(result)}"
+    cost = f"{result.evaluations} network evaluations, {result.duration}"
     if result.stable is not None:
         stands = "stands by this answer" if result.stable else "does not trust this answer"
         console.print(f"\nthe model {stands}")
@@ -137,7 +136,7 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     if not result.solved:
         larger = "; more rounds find more, --nfe 16" if result.budget is not None and result.budget < 16 else ""
         console.print(f"{result.violation}{larger}")
-    settings = ", ".join(f"{name} {value}" for name, value in shown_settings(result, asked).items())
+    settings = ", ".join(f"{name} {value}" for name, value in result.shown_settings(asked).items())
     console.print(f"[dim]{settings}[/]")
 
 

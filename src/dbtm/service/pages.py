@@ -24,26 +24,11 @@ def solution_page(result: SolveResult, asked: Iterable[str] = ()) -> str:
     meta = {
         "title": f"A Sudoku with {(result.puzzle_C > 0).sum()} clues, refined",
         "answer": result.violation or "solved",
-        "network evaluations": evaluations(result),
-        "time": duration(result),
-        **shown_settings(result, asked),
+        "network evaluations": result.evaluations,
+        "time": result.duration,
+        **result.shown_settings(asked),
     }
     return sudoku_page(result.puzzle_C, result.rounds, meta)
-
-
-def evaluations(result: SolveResult) -> str:
-    return str(result.nfe) if result.budget is None else f"{result.nfe} of {result.budget}"
-
-
-def duration(result: SolveResult) -> str:
-    return f"{result.milliseconds:.0f} ms on the {result.settings['device']}"
-
-
-def shown_settings(result: SolveResult, asked: Iterable[str]) -> dict[str, Any]:
-    """Threshold, scorer, the options that were asked for, and the seed, as they are shown."""
-    names = {"kappa", "scorer", "seed", *asked} - {"nfe"}
-    shown = {name: value for name, value in result.settings.items() if name in names and value is not None}
-    return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """One Sudoku, solved by a trained model, with the rounds in which it came about."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,6 +67,22 @@ class SolveResult:
     @property
     def solved(self) -> bool:
         return self.violation is None
+
+    # -- as it is shown ------------------------------------------------------------------------------------------------
+
+    @property
+    def evaluations(self) -> str:
+        return str(self.nfe) if self.budget is None else f"{self.nfe} of {self.budget}"
+
+    @property
+    def duration(self) -> str:
+        return f"{self.milliseconds:.0f} ms on the {self.settings['device']}"
+
+    def shown_settings(self, asked: Iterable[str]) -> dict[str, Any]:
+        """Threshold, scorer, the options that were asked for, and the seed."""
+        names = {"kappa", "scorer", "seed", *asked} - {"nfe"}
+        shown = {name: value for name, value in self.settings.items() if name in names and value is not None}
+        return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}
 
 
 def load_sudoku(checkpoint: str, device: str = "auto") -> Sampler:

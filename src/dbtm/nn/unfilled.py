@@ -1,0 +1,48 @@
+"""Networks whose weights come from a file: built without drawing first ones, and within a size.
+
+PyTorch's "meta" device does both, but its first use imports the compiler, which takes as long as PyTorch itself.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
+
+
+class TooLarge(Exception):
+    """More elements were asked for than there may be."""
+
+
+class Unfilled(TorchFunctionMode):
+    """Within this context random numbers are left out, and at most `most` elements are made."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.left = most
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _IN_PLACE:
+            return args[0] if args else kwargs["tensor"]
+        if func in _MAKERS:
+            self.left -= math.prod(_sizes(args, kwargs))
+            if self.left < 0:
+                raise TooLarge
+        return func(*args, **kwargs) if func not in _RANDOM else torch.empty(*args, **kwargs)
+
+
+_IN_PLACE = {Tensor.normal_, Tensor.uniform_, init.normal_, init.uniform_, init.kaiming_uniform_}
+_RANDOM = {torch.randn, torch.rand}
+_MAKERS = {torch.empty, torch.zeros, torch.ones, *_RANDOM}
+
+
+def _sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[int]:
+    """The sizes in a call of a maker: numbers one after the other, or one sequence of them."""
+    given = kwargs.get("size", args)
+    return given[0] if given and not isinstance(given[0], int) else given
