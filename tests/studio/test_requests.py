@@ -2,9 +2,15 @@
 
 import json
 import socket
+import threading
 import time
 
 import pytest
+
+from dbtm.studio.shelf import Shelf
+from dbtm.studio.state import Studio
+from tests.processes import PATIENCE
+from tests.studio.client import running
 
 BUILT_IN = "850002400720000009004000000000107002305000900040000000000080070017000000000036040"
 
@@ -163,3 +169,24 @@ def test_a_silent_connection_is_closed(monkeypatch, client):
         silent.sendall(b"GET / HT")
         silent.settimeout(20)
         assert silent.recv(100) == b""
+
+
+def test_a_studio_that_ends_does_not_wait_for_a_thread_at_work(monkeypatch):
+    """Compiling the generator of puzzles may take half a minute: a request that waits for it is left at once."""
+    from dbtm.studio import sudoku
+
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(*_):
+        begun.set()
+        go.wait(PATIENCE)
+        return "0" * 81
+
+    monkeypatch.setattr(sudoku, "make_puzzle", slow)
+    with running(Studio(Shelf({}, "cpu"))) as client:  # which fails where the server is still there after 20 s
+        connection = client.connect()
+        connection.request("POST", "/api/sudoku/puzzle", b"{}", {"Content-Type": "application/json"})
+        assert begun.wait(PATIENCE)
+    assert not go.is_set()
+    go.set()
+    connection.close()

@@ -8,7 +8,6 @@ from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -21,6 +20,7 @@ from dbtm.studio import maths, referee, runs, simplex, sudoku, text
 from dbtm.studio.bodies import read_body
 from dbtm.studio.guard import COOKIE, Guard
 from dbtm.studio.state import Studio, studio_of
+from dbtm.studio.threads import in_thread
 from dbtm.viz.template import WEB as VIEWER
 
 WEB = files("dbtm.studio") / "web"
@@ -112,13 +112,13 @@ async def health(request: Request) -> Response:
 
 async def models(request: Request) -> Response:
     studio = studio_of(request)
-    described = await run_in_threadpool(studio.shelf.describe)
+    described = await in_thread(studio.shelf.describe)
     return JSONResponse({"models": described, "version": __version__, "queue": studio.jobs.state()})
 
 
 async def saved(request: Request) -> Response:
     """A result as a file that replays it."""
-    html = await run_in_threadpool(studio_of(request).results.page, request.path_params["name"])
+    html = await in_thread(studio_of(request).results.page, request.path_params["name"])
     if html is None:
         raise HTTPException(404)
     headers = {"Content-Disposition": 'attachment; filename="dbtm.html"'}

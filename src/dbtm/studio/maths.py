@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,6 +12,7 @@ from dbtm.studio.bodies import ModelBody, read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
 from dbtm.studio.state import Studio, every, studio_of
+from dbtm.studio.threads import in_thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class QuestionBody(ModelBody):
 async def answer(request: Request) -> Response:
     """An answer: `start` with the question, a `round` for every network evaluation, `stage`, `done`."""
     studio, body = studio_of(request), await read_body(request, QuestionBody)
-    model = await run_in_threadpool(studio.shelf.pick, body.model, "maths")
+    model = await in_thread(studio.shelf.pick, body.model, "maths")
     return answer_with(studio.jobs, request, lambda job: run_answer(studio, job, body, model))
 
 

@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,6 +14,7 @@ from dbtm.studio.bodies import MOST_NFE, read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
 from dbtm.studio.state import Studio, studio_of
+from dbtm.studio.threads import in_thread
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ async def all_runs(request: Request) -> Response:
         runs = [{"name": name, **asdict(summarise(run))} for name, run in find_runs(studio.runs).items()]
         return {"runs": runs, "folders": [str(folder) for folder in studio.runs]}
 
-    return JSONResponse(await run_in_threadpool(listed))
+    return JSONResponse(await in_thread(listed))
 
 
 async def one_run(request: Request) -> Response:
@@ -66,7 +66,7 @@ async def one_run(request: Request) -> Response:
         checkpoints = [asdict(note) for note in list_checkpoints(run, read.records)]
         return {**asdict(summarise(run)), "name": name, "checkpoints": checkpoints, "metrics": asdict(read)}
 
-    return JSONResponse(await run_in_threadpool(told))
+    return JSONResponse(await in_thread(told))
 
 
 async def settings(request: Request) -> Response:
@@ -82,13 +82,13 @@ async def settings(request: Request) -> Response:
             return {"settings": [], "note": str(error)}
         return {"settings": [{**asdict(setting), "changed": setting.changed} for setting in found], "note": None}
 
-    return JSONResponse(await run_in_threadpool(told))
+    return JSONResponse(await in_thread(told))
 
 
 async def samples(request: Request) -> Response:
     """Samples over training: a `sample` for every checkpoint, all from the same noise."""
     studio, body = studio_of(request), await read_body(request, RunSamplesBody)
-    run = await run_in_threadpool(find_run, studio, request.query_params.get("name", ""))
+    run = await in_thread(find_run, studio, request.query_params.get("name", ""))
 
     def work(job: Job) -> dict[str, Any]:
         from dbtm.service.runs import samples_over_training

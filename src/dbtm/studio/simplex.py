@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -19,6 +18,7 @@ from dbtm.studio.bodies import read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
 from dbtm.studio.state import studio_of
+from dbtm.studio.threads import in_thread
 
 CELLS = 90  # of the drawing, across and down
 
@@ -38,10 +38,13 @@ class BasinsBody:
 
 
 class Learning:
-    """One training run at a time, in a process of its own, so that the models' queue does not wait for it."""
+    """One training run at a time, in a process of its own, so that the models' queue does not wait for it.
+
+    `lock` is held for moments only, since the studio's end waits for it; what takes seconds is under `measuring`.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock, self.measuring = threading.Lock(), threading.Lock()
         self.process: Any = None
         self.folder: tempfile.TemporaryDirectory[str] | None = None
         self.seed = 0
@@ -64,6 +67,14 @@ class Learning:
 
     def state(self) -> dict[str, Any]:
         """`idle`, `training` with its step, `ready` with the basins, or `failed`."""
+        told = self._progress()
+        if told is not None:
+            return told
+        with self.measuring:
+            return self._progress() or self._measure()
+
+    def _progress(self) -> dict[str, Any] | None:
+        """The state, or None where training is done and its map has yet to be measured."""
         from dbtm.service.runs import read_records
         from dbtm.service.simplex import simplex_steps
 
@@ -72,16 +83,31 @@ class Learning:
                 return {"state": "ready", "seed": self.seed, **self.found}
             if self.folder is None:
                 return {"state": "idle"}
-            run = Path(self.folder.name)
-            records = read_records(run).records
-            step = records[-1]["step"] if records else 0
             if self._alive():
+                records = read_records(Path(self.folder.name)).records
+                step = records[-1]["step"] if records else 0
                 return {"state": "training", "seed": self.seed, "step": step, "steps": simplex_steps()}
             if self.process.exitcode != 0:
                 self._end()
                 return {"state": "failed", "error": "training ended before it was done"}
-            self.found = learned(_load(self.folder.name), self.seed)
-            return {"state": "ready", "seed": self.seed, **self.found}
+            return None
+
+    def _measure(self) -> dict[str, Any]:
+        with self.lock:
+            folder, seed = self.folder, self.seed
+        if folder is None:
+            return {"state": "idle"}
+        try:
+            found = learned(_load(folder.name), seed)
+        except Exception:
+            if self.folder is folder:
+                raise
+            return {"state": "idle"}  # stopped meanwhile: its files are gone
+        with self.lock:
+            if self.folder is folder:
+                self.found = found
+                return {"state": "ready", "seed": seed, **found}
+        return {"state": "idle"}
 
     def _alive(self) -> bool:
         return self.process is not None and self.process.is_alive()
@@ -97,11 +123,19 @@ class Learning:
 
 
 def _train(folder: str, seed: int) -> None:
-    """In the process of its own: the loop's report on stderr is nobody's."""
+    """In the process of its own, which ends with the studio, however that ends. Its report on stderr is nobody's."""
     from dbtm.service.simplex import train_simplex
 
+    threading.Thread(target=_end_with_the_studio, daemon=True).start()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
         train_simplex(folder, seed)
+
+
+def _end_with_the_studio() -> None:
+    studio = multiprocessing.parent_process()
+    assert studio is not None
+    studio.join()
+    os._exit(1)
 
 
 def _load(checkpoint: str) -> Any:
@@ -135,28 +169,28 @@ async def constants(request: Request) -> Response:
 
         return of_page()
 
-    return JSONResponse(await run_in_threadpool(computed))
+    return JSONResponse(await in_thread(computed))
 
 
 async def state(request: Request) -> Response:
-    return JSONResponse(await run_in_threadpool(LEARNING.state))
+    return JSONResponse(await in_thread(LEARNING.state))
 
 
 async def learn(request: Request) -> Response:
     body = await read_body(request, LearnBody)
-    await run_in_threadpool(LEARNING.start, body.seed)
-    return JSONResponse(await run_in_threadpool(LEARNING.state))
+    await in_thread(LEARNING.start, body.seed)
+    return JSONResponse(await in_thread(LEARNING.state))
 
 
 async def stop(request: Request) -> Response:
-    await run_in_threadpool(LEARNING.stop)
+    await in_thread(LEARNING.stop)
     return JSONResponse({"state": "idle"})
 
 
 async def basins(request: Request) -> Response:
     """The basins of one's own map: `done`."""
     studio, body = studio_of(request), await read_body(request, BasinsBody)
-    model = await run_in_threadpool(studio.shelf.pick, body.model, "simplex")
+    model = await in_thread(studio.shelf.pick, body.model, "simplex")
 
     def work(job: Job) -> dict[str, Any]:
         return learned(studio.shelf.load(model))

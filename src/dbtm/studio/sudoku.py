@@ -4,7 +4,6 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -13,6 +12,7 @@ from dbtm.studio.bodies import ModelBody, read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
 from dbtm.studio.state import Studio, studio_of
+from dbtm.studio.threads import in_thread
 
 if TYPE_CHECKING:
     from dbtm.viz.states import GridState
@@ -48,12 +48,12 @@ async def puzzles(request: Request) -> Response:
         built_in = [{"name": puzzle.name, "puzzle": puzzle.digits} for puzzle in BUILT_IN]
         return {"built_in": built_in, "clues": {str(box): [FEWEST[box], MOST[box]] for box in FEWEST}}
 
-    return JSONResponse(await run_in_threadpool(listed))
+    return JSONResponse(await in_thread(listed))
 
 
 async def new_puzzle(request: Request) -> Response:
     body = await read_body(request, NewPuzzleBody)
-    return JSONResponse({"puzzle": await run_in_threadpool(make_puzzle, body.clues, body.seed, body.box)})
+    return JSONResponse({"puzzle": await in_thread(make_puzzle, body.clues, body.seed, body.box)})
 
 
 async def solve(request: Request) -> Response:
@@ -65,7 +65,7 @@ async def solve(request: Request) -> Response:
 
         return read_puzzle(body.puzzle), studio.shelf.pick(body.model, "sudoku")
 
-    puzzle_C, model = await run_in_threadpool(checked)
+    puzzle_C, model = await in_thread(checked)
     return answer_with(studio.jobs, request, lambda job: run_solve(studio, job, body, puzzle_C, model))
 
 

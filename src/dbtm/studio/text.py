@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,6 +13,7 @@ from dbtm.studio.bodies import ModelBody, read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
 from dbtm.studio.state import Studio, every, studio_of
+from dbtm.studio.threads import in_thread
 
 OTHERS = 4  # likely tokens that a round tells
 
@@ -40,7 +40,7 @@ class TextBody(ModelBody):
 async def write(request: Request) -> Response:
     """A text: `start` with what is given, a `round` for every network evaluation, `done`."""
     studio, body = studio_of(request), await read_body(request, TextBody)
-    model = await run_in_threadpool(studio.shelf.pick, body.model, "text")
+    model = await in_thread(studio.shelf.pick, body.model, "text")
     return answer_with(studio.jobs, request, lambda job: run_write(studio, job, body, model))
 
 
