@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint import weights as averaged
 from dbtm.checkpoint.migrate import read_config
 from dbtm.core.device import fast_bf16, pick_device
 from dbtm.core.errors import UsageError
@@ -41,7 +42,7 @@ def find(path: str | Path) -> Path:
 def load(path: str | Path, device: str = "auto") -> Sampler:
     """The averaged weights of a checkpoint, checked against their sha256, as a sampler."""
     folder = find(path)
-    needed = {"config.json", "ema.safetensors"}
+    needed = {"config.json", *averaged.names(folder)}
     small = {name for name in checkpoint.listed(folder, needed) if not name.endswith(".safetensors")}
     checkpoint.verify(folder, needed | small)
     config = read_config(folder)
@@ -49,10 +50,10 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     target = pick_device(device)
     method = method_of(config)
     network = build_to_fit(method, folder)
-    weights = checkpoint.read_tensors(folder, "ema")
+    weights = averaged.read(folder)
     if weights["embedding"].dtype == torch.bfloat16 and fast_bf16(target):
         network.to(torch.bfloat16)  # kept as they are stored: nothing to convert in every layer
-    put(network, weights, folder / "ema.safetensors")
+    put(network, weights, folder)
     if target.type == "cuda":
         network.compute_dtype = torch.bfloat16
     network.to(target).eval().requires_grad_(False).fold()
@@ -61,21 +62,20 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
 
 def build_to_fit(method: Method, folder: Path) -> Backbone:
     """The network that the averaged weights are for, itself without weights yet."""
-    shapes, where = checkpoint.read_shapes(folder, "ema"), folder / "ema.safetensors"
-    _refuse_other_depth(method, shapes, where)
+    shapes = averaged.shapes(folder)
+    _refuse_other_depth(method, shapes, folder)
     try:
         with Unfilled(2 * sum(math.prod(shape) for shape in shapes.values()) + SPARE):
             network = method.build()
     except (TooLarge, *_IMPOSSIBLE):
-        refuse_misfit(method, folder, "ema")  # which names what is too large
+        refuse_misfit(method, shapes, folder)  # which names what is too large
         raise
-    _refuse_other_shapes(network, shapes, where)
+    _refuse_other_shapes(network, shapes, folder)
     return network
 
 
-def refuse_misfit(method: Method, folder: Path, name: str) -> None:
+def refuse_misfit(method: Method, shapes: Shapes, where: Path) -> None:
     """Refuse weights that are not those of the configured network, before anything of their size is made."""
-    shapes, where = checkpoint.read_shapes(folder, name), folder / f"{name}.safetensors"
     _refuse_other_depth(method, shapes, where)
     try:
         with torch.device("meta"):

@@ -24,6 +24,7 @@ from dbtm.cli import (
     evaluate_nll,
     evaluate_own,
     evaluate_text,
+    pack,
     plan,
     plot,
     recipes,
@@ -50,6 +51,7 @@ app.command("solve")(solve.solve)
 app.command("train")(train.train)
 app.command("plan")(plan.plan)
 app.command("plot")(plot.plot)
+app.command("pack")(pack.pack)
 app.command("sample")(sample.sample)
 app.command("studio")(studio.studio)
 app.command("recipes")(recipes.recipes)

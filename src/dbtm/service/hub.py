@@ -13,11 +13,12 @@ from shutil import copyfile
 from typing import Any
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint import weights as averaged
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 
 SCHEME = "hf://"
-PATTERNS = ["*.json", "ema.safetensors", "README.md"]  # what is fetched of a repository
+PATTERNS = ["*.json", "ema.safetensors", "ema-*.safetensors", "README.md"]  # what is fetched of a repository
 _NAME = re.compile(r"hf://([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)@([\w./-]+)")
 
 
@@ -58,7 +59,7 @@ def fetch(name: str) -> Path:
 
 def save(source: Path, target: Path, text: str) -> Path:
     """Copy what sampling needs of a checkpoint, checked, with a card and a manifest of its own."""
-    needed = {"config.json", "ema.safetensors"}
+    needed = {"config.json", *averaged.names(source)}
     listed = checkpoint.listed(source, needed)
     small = {name for name in listed if not name.endswith(".safetensors") and name != "state.json"}
     names = sorted(needed | small)

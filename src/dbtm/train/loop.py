@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dbtm import config as configuration
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint import weights as averaged
 from dbtm.checkpoint.loading import put, refuse_misfit
 from dbtm.checkpoint.lock import RunLock
 from dbtm.checkpoint.migrate import read_config
@@ -92,7 +93,7 @@ class Trainer:
         if self.world.first:
             config.task.prepare_evaluation()
         if newest is not None:  # before anything of the configured size is made
-            refuse_misfit(method_of(read_config(newest)), newest, "model")
+            refuse_misfit(method_of(read_config(newest)), checkpoint.read_shapes(newest, "model"), newest)
         self.method = method_of(config).start()
         self.model = self.method.network.to(self.device).train()
         for module in self.method.frozen.values():
@@ -362,7 +363,7 @@ class Trainer:
 
     def _start_from(self, folder: Path) -> None:
         """Fine-tuning or distillation: the averaged weights of another run, as the method takes them."""
-        names = {"config.json", "ema.safetensors", *self.files.keys() & checkpoint.listed(folder, ()).keys()}
+        names = {"config.json", *averaged.names(folder), *self.files.keys() & checkpoint.listed(folder, ()).keys()}
         checkpoint.verify(folder, names)
         config = read_config(folder)
         self.method.check_teacher(config)
@@ -372,7 +373,7 @@ class Trainer:
         for name in names & self.files.keys():
             if (folder / name).read_text(encoding="utf-8") != self.files[name]:
                 raise UsageError(f"{folder} was trained with another {name}: prepare the data as it was prepared there")
-        weights = checkpoint.read_tensors(folder, "ema")
+        weights = averaged.read(folder)
         try:
             self.method.adopt(weights)
             self.ema.model.load_state_dict(self.model.state_dict())

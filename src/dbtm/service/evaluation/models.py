@@ -3,7 +3,7 @@
 from typing import Any
 
 from dbtm.checkpoint.loading import find
-from dbtm.core.digest import sha256
+from dbtm.checkpoint.weights import digest
 from dbtm.evals.cost import cost, parameters
 from dbtm.evals.provenance import machine
 from dbtm.sampling import Sampler
@@ -11,7 +11,7 @@ from dbtm.sampling import Sampler
 
 def weights(checkpoint: str) -> dict[str, str]:
     """Which weights a number is about."""
-    return {"checkpoint": checkpoint, "sha256": sha256(find(checkpoint) / "ema.safetensors")}
+    return {"checkpoint": checkpoint, "sha256": digest(find(checkpoint))}
 
 
 def describe_model(sampler: Sampler, checkpoint: str) -> dict[str, Any]:
