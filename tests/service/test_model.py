@@ -188,5 +188,5 @@ def test_altered_weights_are_refused(untrained_mini, fake_hub, tmp_path):
 
 def test_without_the_library_it_is_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(UsageError, match="pip install huggingface_hub"):
+    with pytest.raises(UsageError, match=r"pip install 'dbtm\[hub\]'"):
         dbtm.load("hf://org/name@main")

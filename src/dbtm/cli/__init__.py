@@ -24,6 +24,7 @@ from dbtm.cli import (
     evaluate_nll,
     evaluate_own,
     evaluate_text,
+    export,
     pack,
     plan,
     plot,
@@ -52,6 +53,7 @@ app.command("train")(train.train)
 app.command("plan")(plan.plan)
 app.command("plot")(plot.plot)
 app.command("pack")(pack.pack)
+app.command("export")(export.export)
 app.command("sample")(sample.sample)
 app.command("studio")(studio.studio)
 app.command("recipes")(recipes.recipes)

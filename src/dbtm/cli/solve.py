@@ -36,6 +36,9 @@ def solve(
     tries: Annotated[int, typer.Option(help="At most so many tries, from other noise, while the answer is wrong.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer and its rounds as JSON.")] = False,
     html: Html = None,
+    onnx: Annotated[
+        Path | None, typer.Option(help="Compute the rounds with onnxruntime, from a file of `dbtm export`.")
+    ] = None,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -50,13 +53,14 @@ def solve(
     if (several := _one_per_line(text)) is not None:
         if html is not None:
             raise UsageError("--html shows one puzzle: give one, not a file of several")
-        _solve_all(several, where, checkpoint, seed, tries, options, as_json)
+        _solve_all(several, where, checkpoint, onnx, seed, tries, options, as_json)
         return
     puzzle_C = _checked(text, where)
     from dbtm.service import solving
 
     request = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=puzzle_C, options=options, seed=seed, warm_up=True)
-    result, used = solving.solve_with_tries(request, tries)
+    sampler = None if onnx is None else solving.load_sudoku(checkpoint, onnx=onnx)
+    result, used = solving.solve_with_tries(request, tries, sampler)
     if html is not None:
         write_solution_page(result, html, options)
     if as_json:
@@ -103,7 +107,14 @@ def _one_per_line(text: str | None) -> list[str] | None:
 
 
 def _solve_all(
-    puzzles: list[str], where: str, checkpoint: str, seed: int, tries: int, options: dict[str, Any], as_json: bool
+    puzzles: list[str],
+    where: str,
+    checkpoint: str,
+    onnx: Path | None,
+    seed: int,
+    tries: int,
+    options: dict[str, Any],
+    as_json: bool,
 ) -> None:
     """A line per puzzle: the answer, and whether it is right; exit code 1 where one is wrong."""
     import json
@@ -111,7 +122,7 @@ def _solve_all(
     grids = [_checked(text, f"{where}puzzle {number}: ") for number, text in enumerate(puzzles, 1)]
     from dbtm.service import solving
 
-    sampler, solved = solving.load_sudoku(checkpoint), 0
+    sampler, solved = solving.load_sudoku(checkpoint, onnx=onnx), 0
     for grid_C in grids:
         request = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=grid_C, options=options, seed=seed)
         result, used = solving.solve_with_tries(request, tries, sampler)

@@ -26,7 +26,7 @@ def _library() -> Any:
     try:
         return importlib.import_module("huggingface_hub")
     except ImportError:
-        raise UsageError("models of the hub need huggingface_hub: pip install huggingface_hub") from None
+        raise UsageError("models of the hub need huggingface_hub: pip install 'dbtm[hub]'") from None
 
 
 def cache() -> Path:

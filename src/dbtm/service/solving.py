@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from dbtm.checkpoint.loading import load
 from dbtm.core.errors import UsageError
 from dbtm.sampling import Round, Sampler
+from dbtm.service.exporting import load_onnx
 from dbtm.service.progress import Progress
 from dbtm.service.request import ModelRequest
 from dbtm.tasks.sudoku.layout import Layout
@@ -85,9 +87,9 @@ class SolveResult:
         return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}
 
 
-def load_sudoku(checkpoint: str, device: str = "auto") -> Sampler:
-    """The sampler of a checkpoint that was trained on Sudoku."""
-    sampler = load(checkpoint, device)
+def load_sudoku(checkpoint: str, device: str = "auto", onnx: Path | None = None) -> Sampler:
+    """The sampler of a checkpoint that was trained on Sudoku; with `onnx`, an exported file computes its rounds."""
+    sampler = load(checkpoint, device) if onnx is None else load_onnx(checkpoint, onnx)
     sudoku_task(sampler, checkpoint)
     return sampler
 

@@ -17,6 +17,7 @@ from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.methods.dbtm.config import Config, Options
 from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
+from dbtm.methods.dbtm.exported import ExportedRounds
 from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.refine import Evaluator
@@ -337,7 +338,11 @@ class DBTM(Method[Config, Options]):
         plain = Evaluator.plain(network)
         return plain.replayed() if replay else plain
 
-    def sample(self, network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
+    def sample(
+        self, network: Evaluator | ExportedRounds, given: Given, options: Options, seed: int, watch: Watch
+    ) -> Trace:
+        if isinstance(network, ExportedRounds):
+            return network.sample(given, options, seed, watch)
         if options.rule == "revise":
             return revise(network, given, options, seed, watch)
         sampler = confirm if options.check else SAMPLERS[options.sampler]
