@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import in_range, print_whole, progress_bar
+from dbtm.cli.common import in_range, number, print_whole, progress_bar
 from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
 from dbtm.core.limits import MOST_REPEATS, MOST_ROWS
@@ -186,11 +186,6 @@ def _print(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) ->
     for row in rows:
         table.add_row(*(number(cell) if isinstance(cell, float) else str(cell) for cell in row))
     print_whole(table)
-
-
-def number(value: float) -> str:
-    """Three digits, and never an exponent for what is large: 1,780, not 1.78e+03."""
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def _write(path: Path | None, result: dict[str, Any], device: "torch.device") -> None:

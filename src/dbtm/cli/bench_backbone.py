@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import in_range, print_whole, progress_bar
+from dbtm.cli.common import in_range, number, print_whole, progress_bar
 from dbtm.cli.console import say
 from dbtm.core.errors import UsageError
 from dbtm.core.limits import MOST_REPEATS, MOST_ROWS
@@ -118,7 +118,7 @@ def _table(rows: "list[BackboneTiming]", summary: dict, name: str, title: str) -
         for backbone, values in at.items():
             ratio = summary[name]["ratio"].get(backbone, {}).get(length)
             beside = "" if ratio is None else f" (x {ratio:.2f})"
-            cells.append(f"{values[length] / scale:.3g}{unit}{beside}" if length in values else "out of memory")
+            cells.append(f"{number(values[length] / scale)}{unit}{beside}" if length in values else "out of memory")
         table.add_row(f"{length:,}", *cells)
     exponents = [summary[name]["exponent"].get(backbone) for backbone in PATTERNS]
     table.add_section()

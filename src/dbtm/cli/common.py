@@ -107,6 +107,11 @@ def shown_progress() -> "Iterator[Progress]":
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
+def number(value: float) -> str:
+    """Three digits, and never an exponent for what is large: 1,780, not 1.78e+03."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def print_whole(table: "Table") -> None:
     """A table as wide as it needs to be: a narrow terminal wraps it, but no digit is left out."""
     from rich.measure import Measurement

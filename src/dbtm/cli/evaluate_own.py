@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import common, files, tables
+from dbtm.cli.common import number
 from dbtm.cli.console import open_console, say
 from dbtm.cli.options import Batch, Budgets, Checkpoint, Device, Json, Seed, takes_sampler_options
 
@@ -81,7 +82,7 @@ def _table(scores: "tuple[RowsScore, ...]") -> Any:
     for score in scores:
         budget = score.settings.get("nfe")
         kind = score.kind if score.kind != "samples" else "samples" if budget is None else f"{budget} NFE"
-        rate = "" if not score.seconds else f"{score.n / score.seconds:.3g}"
+        rate = "" if not score.seconds else number(score.n / score.seconds)
         values = [score.metric[name] for name in names]
         cells = [tables.interval(each, 4) for each in (*values, score.entropy, score.copies)]
         table.add_row(kind, str(score.n), *cells, f"{score.distinct:.1%}", rate, end_section=True)

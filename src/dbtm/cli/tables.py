@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import numbers, print_whole
+from dbtm.cli.common import number, numbers, print_whole
 from dbtm.cli.console import open_console, say
 from dbtm.core.limits import MOST_EVALUATIONS
 
@@ -123,7 +123,7 @@ def _solve_rate(score: "SudokuScore", best: bool) -> str:
     named = f"kappa {kappa:g}, " if kappa is not None and score.tuned and score.settings["nfe"] > 1 else ""
     return (
         f"{rate} ({100 * low:.1f}-{100 * high:.1f})\n"
-        f"[dim]{named}{score.mean_nfe:.2f} NFE, {score.total / score.seconds:.3g}/s[/dim]"
+        f"[dim]{named}{score.mean_nfe:.2f} NFE, {number(score.total / score.seconds)}/s[/dim]"
     )
 
 
@@ -146,12 +146,12 @@ def programs_table(scores: "Sequence[ProgramScore]") -> "Table":
         low, high = wilson(score.correct, score.total)
         correct = f"{score.correct} of {score.total}"
         share = f"{100 * score.correct / score.total:.2f} ({100 * low:.1f}-{100 * high:.1f})"
-        ran = f"{score.total / score.run_seconds:.3g}"
+        ran = number(score.total / score.run_seconds)
         failures = ", ".join(f"{kind} {count}" for kind, count in score.failures.items() if count) or "none"
         if score.settings is None or score.sample_seconds is None:
             table.add_row(correct, share, ran, failures)
         else:
-            drawn = f"{score.total / score.sample_seconds:.3g}"
+            drawn = number(score.total / score.sample_seconds)
             budget = _budget(score.settings.get("nfe"))
             table.add_row(budget, correct, share, f"{score.mean_nfe:.2f}", drawn, ran, failures)
     return table
@@ -202,7 +202,7 @@ def _set_of_samples(score: "TextScore") -> str:
 
     if score.kind != "sample" or not score.settings:
         return KINDS[score.kind]
-    rate = f", {score.n / score.seconds:.3g}/s" if score.seconds else ""
+    rate = f", {number(score.n / score.seconds)}/s" if score.seconds else ""
     used = "" if score.nfe is None else f"\n{score.nfe:.2f} NFE used{rate}"
     budget = f"{score.settings['nfe']} NFE" if "nfe" in score.settings else KINDS["sample"]
     return f"{budget}[dim]\n{_options(score.settings)}{used}[/]"
