@@ -104,7 +104,7 @@ def open_rounds(path: Path, threads: int | None = None) -> OpenedRounds:
     """An exported file in onnxruntime, on this machine's cores."""
     runtime = _library("onnxruntime")
     if not path.is_file():
-        raise UsageError(f"there is no file {path}: `dbtm export CHECKPOINT --onnx {path}` makes one")
+        raise UsageError(f"there is no file {path}: `dbtm export` makes one")
     settings = runtime.SessionOptions()
     settings.intra_op_num_threads = threads or torch.get_num_threads()
     settings.log_severity_level = 3
