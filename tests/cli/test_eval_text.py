@@ -10,6 +10,10 @@ import pytest
 
 import dbtm
 from dbtm.evals.judges import load_judge
+from dbtm.evals.mauve import mauve
+from dbtm.evals.memorised import longest_matches
+from dbtm.train.loop import fit
+from tests.checkpoint.test_loading import text_run
 from tests.evals.judges import gguf_writer
 from tests.evals.tiny import letters, write_checkpoint
 
@@ -50,6 +54,37 @@ def test_the_numbers_are_those_of_a_recount(command, model, judge, tmp_path):
     (origin,) = whole["samples"]
     assert origin["sha256"] == hashlib.sha256((model / "ema.safetensors").read_bytes()).hexdigest()
     assert origin["seed"] == 7
+
+
+def test_samples_are_compared_with_real_text_by_the_judges_states(command, judge, tmp_path):
+    """Real text is compared with other real text: what was not among the references."""
+    model, target = write_checkpoint(letters(blocks=230), tmp_path / "run"), tmp_path / "e.json"
+    assert command("eval", "text", model, "--nfe", 1, "--n", 110, "--judge", judge, "--json", target)[0] == 0
+    sample, real, shuffled = json.loads(target.read_text())["rows"]
+    sampler, own = dbtm.load(model), load_judge(str(judge), "cpu")
+    drawn, held_out = sampler.sample(110, nfe=1).tokens, sampler.task.held_out
+    first = np.linspace(0, 229, 110).astype(int)
+    texts = sampler.task.decode(held_out[first])
+    features = [own.features(each) for each in (sampler.task.decode(drawn), texts)]
+    assert sample["mauve"] == pytest.approx(mauve(*features), abs=1e-6)
+    assert 0 < sample["mauve"] < real["mauve"] <= 1
+    assert shuffled["mauve"] is not None
+
+
+def test_runs_of_samples_in_the_training_text(command, model, tmp_path):
+    words = ["eval", "text", model, "--nfe", 1, "--n", 2, "--judge", "none", "--matches"]
+    assert command(*words)[0] == 2, "this task has no training text"
+    data = tmp_path / "data"
+    run = fit(text_run(data), tmp_path / "run")
+    words = ["eval", "text", run, "--nfe", 1, "--n", 3, "--judge", "none", "--no-references", "--matches"]
+    code, out, _ = command(*words, "--json", tmp_path / "e.json")
+    assert code == 0
+    assert "training text" in out
+    (row,) = json.loads((tmp_path / "e.json").read_text())["rows"]
+    sampler = dbtm.load(run)
+    tokens = sampler.sample(3, nfe=1).tokens
+    blocks = sampler.task.train
+    assert row["longest_match"] == longest_matches(tokens, blocks[np.arange(len(blocks))]).mean()
 
 
 def test_what_is_the_same_is_drawn_once(command, model, tmp_path):

@@ -9,7 +9,7 @@ from dbtm.cli import common, files, tables
 from dbtm.cli.options import SAMPLER, Batch, Budgets, Device, Json, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
 
-_DRAWING = ("n", *SAMPLER, "seed", "data", "references", "batch", "save_samples")  # options
+_DRAWING = ("n", *SAMPLER, "seed", "data", "references", "matches", "batch", "save_samples")  # options
 
 
 @takes_sampler_options("nfe")
@@ -24,6 +24,9 @@ def text(
     seed: Seed = 0,
     data: tables.Data = None,
     references: tables.References = True,
+    matches: Annotated[
+        bool, typer.Option("--matches", help="Also the longest run of each sample that the training text has.")
+    ] = False,
     samples: Annotated[Path | None, typer.Option(help="Judge this file of samples instead of drawing some.")] = None,
     save_samples: Annotated[Path | None, typer.Option(help="Write the samples: FILE.jsonl or FILE.jsonl.gz.")] = None,
     json_file: Json = None,
@@ -58,6 +61,7 @@ def text(
         budgets=budgets,
         options=options,
         references=references,
+        matches=matches,
         data=data,
         batch=batch,
         device=device,

@@ -180,7 +180,10 @@ def text_table(scores: "Sequence[TextScore]", judge: str | None) -> "Table":
 
     table = Table(title=f"judge: {escape(judge or 'none')}", title_justify="left")
     table.add_column("")
-    for name in ("n", "perplexity", "entropy", "distinct\n2-grams", "longest\nrepeat", "different\nsamples"):
+    compared = any(score.mauve is not None for score in scores)
+    matched = any(score.longest_match is not None for score in scores)
+    more = ["MAUVE"] * compared + ["longest run in\ntraining text"] * matched
+    for name in ("n", "perplexity", "entropy", "distinct\n2-grams", "longest\nrepeat", "different\nsamples", *more):
         table.add_column(name, justify="right")
     for score in scores:
         table.add_row(
@@ -191,6 +194,8 @@ def text_table(scores: "Sequence[TextScore]", judge: str | None) -> "Table":
             _number(score.distinct["2"], 3),
             _number(score.longest_repeat, 1),
             f"{score.unique:.1%}",
+            *(["-" if score.mauve is None else _number(score.mauve, 3)] * compared),
+            *(["-" if score.longest_match is None else interval(score.longest_match, 1)] * matched),
             end_section=True,
         )
     return table

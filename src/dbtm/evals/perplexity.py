@@ -16,6 +16,8 @@ from dbtm.core.errors import UsageError
 from dbtm.evals.diversity import distinct, entropies, longest_repeats, unique_share
 from dbtm.evals.estimates import Estimate, mean, ratio_of_sums
 from dbtm.evals.judges.base import Judge
+from dbtm.evals.mauve import mauve
+from dbtm.evals.memorised import longest_matches
 from dbtm.evals.samples import SampleSet
 from dbtm.tasks.text.shards import spread
 
@@ -77,13 +79,18 @@ class TextScore:
     """Samples longer than the judge's context, scored in windows that overlap by half."""
     nfe: float | None = None
     seconds: float | None = None
+    mauve: float | None = None
+    """MAUVE of the judge's last states against those of real text; of real text against other real text."""
+    longest_match: Estimate | None = None
+    """Tokens in the longest run of a sample that the training text has too, averaged."""
 
     def document(self) -> dict[str, Any]:
         """The row as JSON: NaN becomes null."""
         values = asdict(self) | self.perplexity.document("perplexity") | self.entropy.document("entropy")
         values["distinct"] = {n: share if math.isfinite(share) else None for n, share in self.distinct.items()}
         values["longest_repeat"] = self.longest_repeat if math.isfinite(self.longest_repeat) else None
-        return values
+        values.pop("longest_match")
+        return values | ({} if self.longest_match is None else self.longest_match.document("longest_match"))
 
 
 def perplexity(nll_B: np.ndarray, tokens_B: np.ndarray) -> Estimate:
@@ -91,8 +98,16 @@ def perplexity(nll_B: np.ndarray, tokens_B: np.ndarray) -> Estimate:
     return ratio_of_sums(nll_B, tokens_B).through(math.exp)
 
 
-def measure(samples: SampleSet, judge: Judge | None, progress: Callable[[int, int], None] | None = None) -> TextScore:
-    """All numbers of a set; without a judge, all but the perplexity."""
+def measure(
+    samples: SampleSet,
+    judge: Judge | None,
+    progress: Callable[[int, int], None] | None = None,
+    real_ND: np.ndarray | None = None,
+    corpus: Blocks | None = None,
+) -> TextScore:
+    """All numbers of a set; without a judge, all but the perplexity. `real_ND` are the judge's features of
+    real text to compare with, `corpus` the text in which runs of the samples are looked for.
+    """
     tokens_BL = samples.tokens_BL
     judged: dict[str, Any] = {"judge": None, "perplexity": Estimate(math.nan)}
     if judge is not None:
@@ -115,8 +130,20 @@ def measure(samples: SampleSet, judge: Judge | None, progress: Callable[[int, in
         unique=unique_share(tokens_BL),
         nfe=samples.nfe,
         seconds=samples.seconds,
+        mauve=None if judge is None or real_ND is None else mauve(judge.features(samples.texts), real_ND),
+        longest_match=mean(longest_matches(tokens_BL, corpus)) if corpus is not None and ordered else None,
         **judged,
     )
+
+
+def other_text(task: TextTask, n: int) -> SampleSet | None:
+    """Held-out text that is not among the `references`, where there is as much again."""
+    total = len(task.held_out)
+    if total < 2 * n:
+        return None
+    rest = np.setdiff1d(np.arange(total), spread(n, total))
+    tokens_BL = task.held_out[rest[spread(n, len(rest))]]
+    return SampleSet(tokens_BL, task.decode(tokens_BL), "real")
 
 
 def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:

@@ -28,6 +28,10 @@ class Bigram(Judge):
         self.batches.append(tuple(ids_BL.shape))
         return (ids_BL[:, :-1] * 0.01 + ids_BL[:, 1:] * 0.1).float()
 
+    def states(self, ids_BL):
+        self.batches.append(tuple(ids_BL.shape))
+        return torch.stack([ids_BL, ids_BL.cumsum(1)], -1).float()
+
 
 def by_hand(ids):
     """The sum and the count of the protocol, token by token."""
@@ -53,6 +57,14 @@ def test_scores_are_those_of_each_text_alone(found, context):
     np.testing.assert_allclose(scores.nll_B, [total for total, _ in wanted], rtol=1e-5, atol=1e-6)
     assert scores.tokens_B.tolist() == [count for _, count in wanted]
     assert scores.windowed == sum(len(text) > context for text in found)
+
+
+@settings(max_examples=30, deadline=None)
+@given(texts, st.integers(2, 12))
+def test_features_are_the_last_states_of_each_text_alone(found, context):
+    judge = Bigram(context)
+    rows = [ids[:context] or [0] for ids in judge.encode(found)]
+    assert judge.features(found).tolist() == [[ids[-1], sum(ids)] for ids in rows]
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,10 @@ class Judge(ABC):
     def token_nll(self, ids_BL: Tensor) -> Tensor:
         """-log p(token | all before it) of every token but a row's first, (B, L - 1); rows are padded on the right."""
 
+    @abstractmethod
+    def states(self, ids_BL: Tensor) -> Tensor:
+        """(B, L, D) the states of the last layer."""
+
     def describe(self) -> dict[str, Any]:
         """What is needed to get the same numbers again."""
         return {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "context": self.context}
@@ -96,6 +100,18 @@ class Judge(ABC):
         if progress is not None:
             progress(total, total)
         return Scores(nll_B, np.array([mask.sum() for mask in masks], dtype=np.int64), sum(len(p) > 1 for p in pieces))
+
+    def features(self, texts: Sequence[str]) -> np.ndarray:
+        """(N, D) of every text the last layer's state at its last token, within the judge's context."""
+        ids = [row[: self.context] or [0] for row in self.encode(texts)]
+        rows: dict[int, np.ndarray] = {}
+        for batch in self._batches([Window(b, 0, len(row), 1) for b, row in enumerate(ids)]):
+            padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids[w.text]) for w in batch], batch_first=True)
+            with torch.inference_mode():
+                states = self.states(padded.to(self.device))
+                last = states[range(len(batch)), [w.end - 1 for w in batch]].double().cpu().numpy()
+            rows |= {w.text: row for w, row in zip(batch, last, strict=True)}
+        return np.stack([rows[b] for b in range(len(ids))])
 
     def _batches(self, pieces: list[Window]) -> Iterator[list[Window]]:
         """Windows sorted by length, longest first, in batches of bounded size, padding counted."""

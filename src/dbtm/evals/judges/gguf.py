@@ -57,8 +57,11 @@ class GGUFJudge(Judge):
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
+    def states(self, ids_BL: Tensor) -> Tensor:
+        return self.model.hidden(ids_BL)
+
     def token_nll(self, ids_BL: Tensor) -> Tensor:
-        state_ND = self.model.hidden(ids_BL)[:, :-1].flatten(0, 1).to(self.dtype)
+        state_ND = self.states(ids_BL)[:, :-1].flatten(0, 1).to(self.dtype)
         parts = zip(state_ND.split(_HEAD_ROWS), ids_BL[:, 1:].flatten().split(_HEAD_ROWS))
         nll = [F.cross_entropy(self.model.output(state).float(), ids, reduction="none") for state, ids in parts]
         return torch.cat(nll).view(len(ids_BL), -1)

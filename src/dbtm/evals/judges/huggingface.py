@@ -50,6 +50,10 @@ class HuggingFaceJudge(Judge):
         nll = F.cross_entropy(logits_BLV[:, :-1].flatten(0, 1), ids_BL[:, 1:].flatten(), reduction="none")
         return nll.view(len(ids_BL), -1)
 
+    def states(self, ids_BL: Tensor) -> Tensor:
+        states: Tensor = self.model(input_ids=ids_BL, use_cache=False, output_hidden_states=True).hidden_states[-1]
+        return states
+
     @torch.inference_mode()
     def _reads_ahead(self) -> bool:
         """Whether the scores of a few tokens change with those behind them."""

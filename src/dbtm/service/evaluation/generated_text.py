@@ -1,18 +1,20 @@
 """Generative perplexity, entropy and repetition of a checkpoint's text, beside real and shuffled text."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from dbtm.checkpoint.loading import PACKAGED, find, load
 from dbtm.core.errors import UsageError
 from dbtm.evals.drawing import draw_samples, fitting_batch, resolve
 from dbtm.evals.judges import load_judge
-from dbtm.evals.perplexity import TextScore, measure, references, text_task
+from dbtm.evals.judges.base import Judge
+from dbtm.evals.perplexity import Blocks, TextScore, measure, other_text, references, text_task
 from dbtm.evals.provenance import made
 from dbtm.evals.samples import SampleSet, key, read_sets
 from dbtm.evals.settings import over_budgets
@@ -22,6 +24,8 @@ from dbtm.service.evaluation.models import describe_origin
 from dbtm.service.progress import Progress
 from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.text.task import Text
+
+FEWEST = 100  # texts from which a distribution is estimated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,7 @@ class TextEvaluationRequest:
     budgets: tuple[int, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     references: bool = True  # measure real and shuffled text too
+    matches: bool = False  # look for runs of the samples in the training text
     data: Path | None = None  # where the prepared text is now
     batch: int | None = None  # None: what fits
     device: str = "auto"
@@ -71,6 +76,7 @@ def evaluate_text(request: TextEvaluationRequest, progress: Progress = Progress(
         sampler = load_text_model(request.checkpoint, request.device, request.batch, request.data, progress)
         wanted = [resolve(sampler, each) for each in over_budgets(sampler, request.budgets, request.options)]
         settings = list({key(each): each for each in wanted}.values())  # what is the same is drawn once
+    corpus = _training_text(sampler) if request.matches else None
     sets = tuple(read_sets(request.samples)) if request.samples is not None else ()
     judge = None if request.judge is None else load_judge(request.judge, request.device)
     machine = torch.device("cpu") if judge is None else judge.device
@@ -78,11 +84,36 @@ def evaluate_text(request: TextEvaluationRequest, progress: Progress = Progress(
     if sampler is not None and request.checkpoint is not None:
         sets = tuple(_draw(request, request.checkpoint, sampler, settings, progress))
     yield (result := replace(result, sets=sets))
+    real_ND, other_ND = _real_features(request, sampler, sets, judge, progress)
     for number, each in enumerate(sets, 1):
         if judge is not None:
             progress.stage(f"judging set {number} of {len(sets)}")
-        score = measure(each, judge, Meter(progress))
+        compared = other_ND if each.kind == "real" else real_ND
+        score = measure(each, judge, Meter(progress), compared, corpus)
         yield (result := replace(result, scores=(*result.scores, score)))
+
+
+def _training_text(sampler: Sampler | None) -> Blocks:
+    """Where runs of the samples are looked for."""
+    if sampler is None or not isinstance(sampler.task, Text):
+        raise UsageError("matches with the training text need a checkpoint that was trained on prepared text")
+    return sampler.task.train
+
+
+def _real_features(
+    request: TextEvaluationRequest,
+    sampler: Sampler | None,
+    sets: Sequence[SampleSet],
+    judge: Judge | None,
+    progress: Progress,
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The judge's features of the real text among the sets, and of as much other real text."""
+    real = next((each for each in sets if each.kind == "real"), None)
+    if judge is None or real is None or len(real.texts) < FEWEST:
+        return None, None
+    progress.stage("the judge reads real text")
+    other = None if sampler is None else other_text(text_task(sampler.task), request.n)
+    return judge.features(real.texts), None if other is None else judge.features(other.texts)
 
 
 def _draw(
