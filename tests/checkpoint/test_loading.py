@@ -30,11 +30,11 @@ from tests.conftest import tiny_config
 SENTENCES = [f"A naïve fox jumps over {i} lazy dogs in 北京." for i in range(60)]
 
 
-def text_run(data, edges=False, eos=None) -> RunConfig:
+def text_run(data, edges=False, eos=None, length=16) -> RunConfig:
     """Two steps on a small prepared set."""
     words = tokenizers.train(SENTENCES, 300)
-    prepare([(None, whole(SENTENCES))], words, data, Layout(16, edges=edges, validation=0), eos=eos)
-    return tiny_run(Text(data=str(data), vocab=300, length=16, evaluate_n=1))
+    prepare([(None, whole(SENTENCES))], words, data, Layout(length, edges=edges, validation=0), eos=eos)
+    return tiny_run(Text(data=str(data), vocab=300, length=length, evaluate_n=1))
 
 
 def tiny_run(task) -> RunConfig:

@@ -20,6 +20,7 @@ from dbtm.cli import (
     demo,
     doctor,
     evaluate,
+    evaluate_continuations,
     evaluate_gsm8k,
     evaluate_nll,
     evaluate_own,
@@ -62,6 +63,7 @@ app.command("doctor")(doctor.doctor)
 app.command("reproduce")(reproduce.reproduce)
 evaluate.app.command("gsm8k")(evaluate_gsm8k.gsm8k)
 evaluate.app.command("text")(evaluate_text.text)
+evaluate.app.command("continuations")(evaluate_continuations.continuations)
 evaluate.app.command("own")(evaluate_own.own)
 evaluate.app.command("nll")(evaluate_nll.nll)
 app.add_typer(evaluate.app, name="eval")

@@ -59,6 +59,20 @@ def test_scores_are_those_of_each_text_alone(found, context):
     assert scores.windowed == sum(len(text) > context for text in found)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.text("abcy", max_size=9), st.text("abcyz", max_size=9)), min_size=1, max_size=6))
+def test_what_follows_a_beginning_is_scored_alone(halves):
+    """The whole text's sum and count less those of its beginning, letter by letter."""
+    judge = Bigram()
+    scores = judge.score([first + second for first, second in halves], after=[first for first, _ in halves])
+    wanted = []
+    for first, second in halves:
+        whole, before = (by_hand(ids) for ids in judge.encode([first + second, first]))
+        wanted.append([whole[0] - before[0], whole[1] - before[1]])
+    np.testing.assert_allclose(scores.nll_B, [total for total, _ in wanted], rtol=1e-5, atol=1e-6)
+    assert scores.tokens_B.tolist() == [count for _, count in wanted]
+
+
 @settings(max_examples=30, deadline=None)
 @given(texts, st.integers(2, 12))
 def test_features_are_the_last_states_of_each_text_alone(found, context):

@@ -53,6 +53,11 @@ def counted(ids: Sequence[int], ends: frozenset[int]) -> np.ndarray:
     return mask
 
 
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    return next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
+
+
 class Judge(ABC):
     """A causal language model with its tokenizer."""
 
@@ -80,10 +85,21 @@ class Judge(ABC):
         """What is needed to get the same numbers again."""
         return {"name": self.name, "dtype": str(self.dtype).removeprefix("torch."), "context": self.context}
 
-    def score(self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> Scores:
-        """Score texts, side by side with others of like length; `progress` hears of tokens done and tokens in all."""
+    def score(
+        self,
+        texts: Sequence[str],
+        progress: Callable[[int, int], None] | None = None,
+        after: Sequence[str] | None = None,
+    ) -> Scores:
+        """Score texts, side by side with others of like length; `progress` hears of tokens done and tokens in all.
+
+        With `after`, the beginning of every text, only tokens behind it count: those from the first one on that the
+        beginning alone does not have.
+        """
         ids = self.encode(texts)
         masks = [counted(row, self.ends) for row in ids]
+        for mask, row, beginning in zip(masks, ids, self.encode(after) if after else []):
+            mask[: _common(row, beginning)] = False
         pieces = [list(windows(b, len(row), self.context)) for b, row in enumerate(ids)]
         nll_B, total, done = np.zeros(len(ids)), sum(map(len, ids)), 0
         for batch in self._batches([window for piece in pieces for window in piece]):
