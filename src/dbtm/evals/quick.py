@@ -133,6 +133,15 @@ def _solved(sampler: Sampler, task: Any, held_out: tuple[np.ndarray, np.ndarray]
     return out
 
 
+def reasoning(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
+    """Share of held-out problems with a valid answer at 1, 4 and 16 evaluations; the score as for Sudoku."""
+    sampler, truth, out = _in_batches(sampler), task.held_out, {}
+    for budget in budgets(sampler, (1, 4, 16)):
+        trace = sampler.sample(tokens=truth.tokens, clean=truth.prompt, seed=seed, **budget.options)
+        out[f"solved_{budget.label}"] = float(task.solved(trace.tokens).mean())
+    return {**out, "score": sum(out[name] for name in ("solved_4", "solved_1", "solved_all") if name in out)}
+
+
 def text(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
     """Variety of samples at a few budgets: entropy, its distance to held-out text's, distinct-n; with a judge also
     their perplexity (fig:onpolicy-gate-lm1b).
@@ -212,6 +221,9 @@ TASKS: dict[str, Callable[[Sampler, Any, int], dict[str, float]]] = {
     "markov": markov,
     "own": own,
     "sudoku": sudoku,
+    "maze": reasoning,
+    "colouring": reasoning,
+    "sat": reasoning,
     "text": text,
     "gsm8k": gsm8k,
 }

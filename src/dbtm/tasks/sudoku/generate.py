@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbtm.core.errors import UsageError
+from dbtm.tasks.compiled_rng import below, fold, shuffle
 from dbtm.tasks.sudoku.clues import Clues, clue_range
 from dbtm.tasks.sudoku.propagation import copy, is_single, tables, workspace
-from dbtm.tasks.sudoku.rng import below, fold, shuffle
 from dbtm.tasks.sudoku.solver import search, write_digits
 
 DIGS_A_GRID = 24

@@ -14,11 +14,11 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
+from dbtm.tasks.compiled_rng import below, fold, shuffle
 from dbtm.tasks.sudoku.clues import check_effort
 from dbtm.tasks.sudoku.effort import mean_guesses
 from dbtm.tasks.sudoku.generate import Grids, dig, in_chunks, random_grid, restore
 from dbtm.tasks.sudoku.propagation import copy, tables, workspace
-from dbtm.tasks.sudoku.rng import below, fold, shuffle
 
 RESTORED = 4  # clues put back in a step of a climb (measured: fewer get stuck, more forget what was reached)
 PATIENCE = 150  # steps of a climb without a gain, then it starts from a new grid (measured)

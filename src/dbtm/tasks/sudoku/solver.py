@@ -11,9 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbtm.tasks.compiled_rng import below
 from dbtm.tasks.sudoku.logic import bit_count, eliminate
 from dbtm.tasks.sudoku.propagation import copy, is_single, propagate, tables, workspace
-from dbtm.tasks.sudoku.rng import below
 
 
 @numba.njit(nogil=True)

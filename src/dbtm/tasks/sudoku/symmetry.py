@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbtm.tasks.sudoku.rng import below, shuffle
+from dbtm.tasks.compiled_rng import below, shuffle
 
 
 @numba.njit(nogil=True)
