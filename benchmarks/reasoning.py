@@ -15,7 +15,6 @@ are called stable.
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,9 @@ def folder(out: Path, task: str, arm: str) -> Path:
 
 def train(out: Path, tasks: list[str], minutes: float) -> None:
     for task in tasks:
-        for arm, settings in ARMS.items():
-            run = override(recipe(f"{task}-mini"), [*settings, "train.evaluate_every=0"])
-            run = replace(run, train=replace(run.train, device="cpu", minutes=minutes))
-            fit(run, folder(out, task, arm))
+        for arm, changes in ARMS.items():
+            settings = [*changes, "train.device=cpu", "train.evaluate_every=0"]
+            fit(override(recipe(f"{task}-mini"), settings), folder(out, task, arm), minutes=minutes)
 
 
 def judged(right_B: np.ndarray, stable_B: np.ndarray | None, nfe_B: np.ndarray) -> dict[str, Any]:

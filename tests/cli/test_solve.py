@@ -136,7 +136,8 @@ def test_the_packaged_model_solves_the_built_in_puzzle(command, no_stdin, tmp_pa
     assert answer["violation"] is None
     assert answer["milliseconds"] > 0
     rounds = answer["rounds"]
-    assert 2 <= answer["nfe"] == len(rounds) <= 4, "the demo shows refinement, within the budget"
+    assert (answer["stable"], answer["budget"]) == (True, 16)
+    assert 2 <= answer["nfe"] - 2 == len(rounds) - 1 <= 4, "refinement within the budget, then a state after two looks"
     assert rounds[-1]["values"] == answer["solution"]
     committed = [sum(r["committed"]) for r in rounds]
     assert committed == sorted(committed)
@@ -147,7 +148,8 @@ def test_the_packaged_model_solves_the_built_in_puzzle(command, no_stdin, tmp_pa
 
 def test_options_reach_the_sampler(command, untrained):
     def answer(*options):
-        return json.loads(command("solve", SMALL, "--checkpoint", untrained, "--json", *options)[1])
+        words = ("solve", SMALL, "--checkpoint", untrained, "--json", "--check", 0, *options)
+        return json.loads(command(*words)[1])
 
     assert len(answer("--nfe", 1)["rounds"]) == 1
     assert len(answer("--nfe", 3, "--kappa", 1)["rounds"]) == 3, "nothing scores 1: only the floor commits"
@@ -157,6 +159,36 @@ def test_options_reach_the_sampler(command, untrained):
     del one["milliseconds"], same["milliseconds"]
     assert one == same
     assert one["rounds"] != other["rounds"]
+
+
+@pytest.mark.parametrize(
+    ("options", "budget"),
+    [
+        (["--nfe", 1], 1),
+        (["--nfe", 2], 2),
+        (["--nfe", 3], 12),
+        (["--nfe", 4, "--check", 0], 4),
+        (["--nfe", 4, "--check", 5], 9),
+        (["--nfe", 4, "--sampler", "iterate"], 4),
+        (["--nfe", 4, "--no-commit"], 4),
+        (["--nfe", 4, "--rule", "revise"], 4),
+    ],
+)
+def test_the_answer_is_checked_above_two_evaluations(command, untrained, options, budget):
+    """Looks are network evaluations like any other: a model that has learned nothing spends all of them, but for
+    what is too little for another answer and its looks.
+    """
+    words = ("solve", SMALL, "--checkpoint", untrained, "--kappa", 1)
+    answer = json.loads(command(*words, "--json", *options)[1])
+    assert answer["budget"] == budget
+    checked = budget > options[1]
+    assert (answer["stable"] is None) == (not checked and "revise" not in options)
+    if checked:
+        assert budget - 2 <= answer["nfe"] <= budget
+        assert answer["stable"] is False
+        out = command(*words, *options)[1]
+        assert out.index("the model does not trust this answer") < out.index("wrong after")
+        assert f"{answer['nfe']} of {budget} network evaluations" in out
 
 
 def test_no_threshold_is_shown_where_commits_are_spread(command, untrained):
@@ -211,7 +243,7 @@ def test_the_whole_command_in_a_plain_terminal():
     )
     assert run.stdout.endswith("exit 0\n[]\n"), run.stderr
     assert "\x1b" not in run.stdout
-    assert re.search(r"solved in \d of 4 network evaluations, \d+ ms", run.stdout)
+    assert re.search(r"stands by this answer\n\nsolved in \d of 16 network evaluations, \d+ ms", run.stdout)
     for kind in ("5 clue", "5' committed", "5? refining", "round 2"):
         assert kind in run.stdout
 

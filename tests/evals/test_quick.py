@@ -20,6 +20,7 @@ from dbtm.methods.dbtm import Options
 from dbtm.recipes import recipe
 from dbtm.service.training import fit
 from dbtm.tasks.base import Batch, Task
+from dbtm.tasks.reasoning.colouring import Colouring
 from dbtm.tasks.sudoku.task import Sudoku
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.prepare import Layout, prepare
@@ -200,3 +201,17 @@ class Silent(Task):
 
 def test_a_task_that_measures_nothing_is_not_scored():
     assert quick.evaluate(sampler_of(random_map(), Options(), Silent()), seed=0) == {}
+
+
+def test_reasoning_tasks_are_measured_at_three_budgets(monkeypatch):
+    """A sampler that answers the first `nfe` problems right, and colours all nodes of the others alike."""
+    task = Colouring(nodes=6, degree=3, evaluate_n=20)
+
+    def sample(tokens, clean, seed, nfe):
+        assert np.array_equal(clean, np.broadcast_to(~task.answer(), tokens.shape))
+        wrong = np.where(clean, tokens, 2)
+        return SimpleNamespace(tokens=np.concatenate([tokens[:nfe], wrong[nfe:]]))
+
+    monkeypatch.setattr(quick, "_in_batches", lambda sampler: sampler)
+    out = quick.evaluate(SimpleNamespace(task=task, sample=sample, has_budget=True), seed=0)
+    assert out == {"solved_1": 0.05, "solved_4": 0.2, "solved_16": 0.8, "score": 0.25}

@@ -166,3 +166,15 @@ def test_the_page_says_what_a_method_has_no_notion_of():
     first, last = data_of(sudoku_page(PUZZLE, [GridState(SOLUTION, time=0.25), GridState(SOLUTION)], {}))["rounds"]
     assert (first["committed"], first["score"], first["time"]) == (None, None, 0.25)
     assert (last["committed"], last["score"], last["time"]) == ([1] * 16, None, None)
+
+
+def test_a_digit_that_is_not_confirmed_is_taken_back():
+    """Cell 3 is committed, then not any more: marked in the round that gives it up, and refining in the next."""
+    all_but = [np.ones(16, bool), np.arange(16) != 3, np.arange(16) != 3, np.ones(16, bool)]
+    rounds = [GridState(SOLUTION, committed, np.ones(16)) for committed in all_but]
+    text = printed(rounds, width=120)
+    rows = next(line for line in text.splitlines() if line.count("3'") == 4)
+    assert [part for part in ("4'", "4~", "4?") if part in rows] == ["4'", "4~", "4?"]
+    assert [rows.index(mark) for mark in ("4'", "4~", "4?")] == sorted(rows.index(mark) for mark in ("4'", "4~", "4?"))
+    assert "5~ taken back" in text
+    assert "11/12 committed" in text

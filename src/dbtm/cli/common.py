@@ -135,14 +135,18 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     console.print(SudokuTrace(result.puzzle_C, result.rounds))
     cost = f"{result.evaluations} network evaluations, {result.duration}"
     if result.stable is not None:
-        stands = "stands by this answer" if result.stable else "does not trust this answer"
-        console.print(f"\nthe model {stands}")
+        console.print(f"\nthe model {trust(result.stable)}")
     console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
     if not result.solved:
         larger = "; more rounds find more, --nfe 16" if result.budget is not None and result.budget < 16 else ""
         console.print(f"{result.violation}{larger}")
     settings = ", ".join(f"{name} {value}" for name, value in result.shown_settings(asked).items())
     console.print(f"[dim]{settings}[/]")
+
+
+def trust(stable: bool) -> str:
+    """What the model says of its own answer, before any rule is looked at."""
+    return "stands by this answer" if stable else "does not trust this answer"
 
 
 def write_solution_page(result: "SolveResult", path: Path, asked: Iterable[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""`dbtm solve`: solve one Sudoku and watch it being refined, round by round."""
+"""`dbtm solve`: solve a Sudoku, a maze, a graph colouring or a formula, and watch it being refined."""
 
 import select
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import check_kappa, in_range, print_solution, write_solution_page
+from dbtm.cli.common import check_kappa, in_range, print_solution, trust, write_solution_page
 from dbtm.cli.console import say
 from dbtm.cli.options import Html, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STDIN_WAIT = 0.5  # seconds
 MOST_CHARACTERS = 1 << 24  # of all puzzles together
+KINDS = ("maze", "colouring", "sat")
 
 
 @takes_sampler_options()
@@ -27,8 +28,16 @@ def solve(
     puzzle: Annotated[
         str | None,
         typer.Argument(
-            help="81 characters with 0 or . for empty, nine lines, a file of one puzzle or of one per line, or - for "
-            "stdin. Without one: what stdin holds, or else a built-in hard puzzle."
+            help="A Sudoku: 81 characters with 0 or . for empty, nine lines, a file of one puzzle or of one per line, "
+            "or - for stdin. Without one: what stdin holds, or else a built-in hard puzzle. Or another kind of "
+            "problem: maze, colouring or sat."
+        ),
+    ] = None,
+    problem: Annotated[
+        str | None,
+        typer.Argument(
+            help="After maze, colouring or sat: a file of the problem (lines of # . S G; DIMACS edges; DIMACS clauses) "
+            "or - for stdin. Without one: a new one, of the seed."
         ),
     ] = None,
     checkpoint: Annotated[str, typer.Option(help="A checkpoint folder, a run, or a model of the package.")] = "sudoku",
@@ -44,11 +53,19 @@ def solve(
 ) -> None:
     """Solve a Sudoku; exit code 1 where the model's answer is wrong, 2 where the puzzle is no puzzle.
 
-    A method with a budget has 4 network evaluations unless --nfe says otherwise.
+    A method with a budget has 4 network evaluations unless --nfe says otherwise (16 for other kinds than Sudoku). Above
+    2, the model also checks its answer, which takes 2 evaluations at least: --check 0 leaves that out.
     """
     check_kappa(options.get("kappa"))
     files.check("--html", html)
     in_range("--tries", tries, 1)
+    if puzzle in KINDS:
+        if html is not None or tries > 1:
+            raise UsageError(f"{puzzle}: --html and --tries are for Sudokus: leave them out")
+        _solve_problem(puzzle, problem, checkpoint, seed, options, as_json)
+        return
+    if problem is not None:
+        raise UsageError(f"'{puzzle}' is no kind of problem: give one Sudoku alone, or maze, colouring or sat first")
     text, where = _puzzle_text(puzzle)
     if (several := _one_per_line(text)) is not None:
         if html is not None:
@@ -58,7 +75,8 @@ def solve(
     puzzle_C = _checked(text, where)
     from dbtm.service import solving
 
-    request = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=puzzle_C, options=options, seed=seed, warm_up=True)
+    ask = solving.SolveRequest
+    request = ask(checkpoint=checkpoint, puzzle_C=puzzle_C, options=options, seed=seed, self_check=True, warm_up=True)
     sampler = None if onnx is None else solving.load_sudoku(checkpoint, onnx=onnx)
     result, used = solving.solve_with_tries(request, tries, sampler)
     if html is not None:
@@ -73,6 +91,53 @@ def solve(
             say(f"page: {html}")
     if not result.solved:
         raise typer.Exit(1)
+
+
+# -- other kinds of problems -------------------------------------------------------------------------------------------
+
+
+def _solve_problem(
+    kind: str, source: str | None, checkpoint: str, seed: int, options: dict[str, Any], as_json: bool
+) -> None:
+    """The answer, whether the model stands by it, and whether it is valid; exit code 1 where it is not."""
+    import json
+    from dataclasses import asdict
+
+    text, where = _problem_text(source)
+    if checkpoint == "sudoku":
+        raise UsageError(
+            f"the package has no model for '{kind}': train one (dbtm train {kind}-mini) and name it with "
+            "--checkpoint RUN"
+        )
+    from dbtm.service import problems
+
+    request = problems.ProblemRequest(kind=kind, checkpoint=checkpoint, text=text, options=options, seed=seed)
+    try:
+        result = problems.answer(request)
+    except UsageError as error:
+        raise UsageError(f"{where}{error}") from None
+    if as_json:
+        say(json.dumps({"kind": kind, "solved": result.solved, **asdict(result)}))
+    else:
+        for number, committed in enumerate(result.committed, start=1):
+            say(f"round {number}" + ("" if committed is None else f"  {committed}/{result.free} committed"))
+        say(f"\n{result.answer}\n")
+        if result.stable is not None:
+            say(f"the model {trust(result.stable)}")
+        spent = result.nfe if result.budget is None else f"{result.nfe} of {result.budget}"
+        cost = f"{spent} network evaluations, {result.milliseconds:.0f} ms on the {result.settings['device']}"
+        say(f"solved in {cost}" if result.solved else f"wrong after {cost}\n{result.violation}")
+    if not result.solved:
+        raise typer.Exit(1)
+
+
+def _problem_text(source: str | None) -> tuple[str | None, str]:
+    """A problem as text, and where it comes from as the beginning of a complaint."""
+    if source is None:
+        return None, ""
+    if source != "-" and not _exists(source):
+        raise UsageError(f"there is no file '{source}': give a file of the problem, or - for stdin")
+    return _puzzle_text(source)
 
 
 # -- the puzzle --------------------------------------------------------------------------------------------------------
@@ -124,7 +189,9 @@ def _solve_all(
 
     sampler, solved = solving.load_sudoku(checkpoint, onnx=onnx), 0
     for grid_C in grids:
-        request = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=grid_C, options=options, seed=seed)
+        request = solving.SolveRequest(
+            checkpoint=checkpoint, puzzle_C=grid_C, options=options, seed=seed, self_check=True
+        )
         result, used = solving.solve_with_tries(request, tries, sampler)
         solved += result.solved
         answer = {"solution": _digits(result.solution_C), "solved": result.solved, "nfe": result.nfe, "tries": used}

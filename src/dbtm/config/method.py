@@ -36,6 +36,10 @@ class SampleConfig(Section):
                 raise UsageError(f"the sampler of '{method}' has no option '{name}'{nearest(name, values)}")
         return read(type(self), values | changes, "sample")
 
+    def self_check(self) -> dict[str, Any]:
+        """Options that make the sampler confirm its answer, for who asks for that: none where it cannot, or does."""
+        return {}
+
     def shown(self) -> dict[str, Any]:
         """The options that a result depends on, for those who read it."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

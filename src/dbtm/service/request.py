@@ -28,6 +28,11 @@ class ModelRequest:
         check(sampler, self.options)
         return sampler
 
+    def checked(self, sampler: Sampler, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options with the self-check, where the sampler has one and nothing was said of it."""
+        more = {} if "check" in options else sampler.with_options(**options).self_check()
+        return {**options, **more}
+
     def settings(self, sampler: Sampler, options: Mapping[str, Any]) -> dict[str, Any]:
         """Everything that the samples depend on, for those who read them."""
         named = {"checkpoint": self.checkpoint, "method": sampler.method.name}

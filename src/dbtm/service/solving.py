@@ -41,6 +41,8 @@ class SolveRequest(ModelRequest):
     checkpoint: str = "sudoku"
     puzzle_C: np.ndarray | None = None
     """Cells in reading order, 0 for empty; None: the built-in one of the checkpoint's size."""
+    self_check: bool = False
+    """Let the model check its answer, where its sampler can and `options` say nothing of it."""
     warm_up: bool = False
     """Evaluate the network once before the clock runs: the first time also allocates memory and chooses kernels."""
 
@@ -118,6 +120,7 @@ def solve(
             f"{_SIZES[layout.cells]} grids: take another checkpoint ({_SOLVERS[len(puzzle_C)]})"
         )
     options = {"nfe": BUDGET, **request.options} if sampler.has_budget else dict(request.options)
+    options = request.checked(sampler, options) if request.self_check else options
     settings = request.settings(sampler, options)
     given = task.given(puzzle_C[None])
     if request.warm_up and sampler.has_budget:

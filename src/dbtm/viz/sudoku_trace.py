@@ -2,8 +2,9 @@
 
 Three kinds of cells: clues (gray), committed (turquoise, bold) and still refining (purple, with a question mark).
 Without colour, as in a pipe or under NO_COLOR, committed digits carry a stroke: ` 5 ` is a clue, ` 5'` committed,
-` 5?` refining. A clue that the model has copied wrongly is shown as ` 5!`. A trace of many rounds, as of a model that
-writes one token per round, is shown at a dozen of them.
+` 5?` refining. A clue that the model has copied wrongly is shown as ` 5!`, and a digit that was committed in the round
+before and is not any more, as when the model does not confirm its answer, as ` 5~`. A trace of many rounds, as of a
+model that writes one token per round, is shown at a dozen of them.
 """
 
 import math
@@ -34,23 +35,31 @@ LOOKS = {
     "clue": Look("#8080a0", " ", " "),
     "committed": Look("bold #0085B8", " ", "'"),
     "refining": Look("#6B67EE", "?", "?"),
+    "taken back": Look("bold #d08030", "~", "~"),
     "wrong clue": Look("bold #d03050", "!", "!"),
     "empty": Look("dim", " ", " "),
 }
 
 
-def kinds(puzzle_C: np.ndarray, state: GridState) -> list[str]:
-    """The kind of every cell, a key of `LOOKS`. A clue stays in its cell until something is written there."""
-    committed_C = np.zeros(len(puzzle_C), bool) if state.committed_C is None else state.committed_C
+def kinds(puzzle_C: np.ndarray, state: GridState, before: GridState | None = None) -> list[str]:
+    """The kind of every cell, a key of `LOOKS`, given the round before. A clue stays in its cell until something is
+    written there.
+    """
+    committed_C, before_C = (
+        np.zeros(len(puzzle_C), bool) if round_ is None or round_.committed_C is None else round_.committed_C
+        for round_ in (state, before)
+    )
     unscored = state.score_C is None
-    return [_kind(*cell, unscored) for cell in zip(puzzle_C, state.values_C, committed_C, strict=True)]
+    return [_kind(*cell, unscored) for cell in zip(puzzle_C, state.values_C, committed_C, before_C, strict=True)]
 
 
-def _kind(clue: int, value: int, committed: bool, unscored: bool) -> str:
+def _kind(clue: int, value: int, committed: bool, was_committed: bool, unscored: bool) -> str:
     if clue:
         return "clue" if value == clue or not (value or committed) else "wrong clue"
     if committed:
         return "committed"
+    if was_committed:
+        return "taken back"
     return "refining" if value or not unscored else "empty"
 
 
@@ -70,15 +79,24 @@ class SudokuTrace:
         frame = ASCII if options.ascii_only else FRAME
         states = [*self.states[:-1], self.states[-1].settled()]
         shown = {number: states[number - 1] for number in spaced(len(states))}
+        kinds_of = {
+            number: kinds(self.puzzle_C, state, states[number - 2] if number > 1 else None)
+            for number, state in shown.items()
+        }
         grids = [
-            Text("\n").join([_title(number, self.puzzle_C, state), *_grid_lines(self.puzzle_C, state, colour, frame)])
+            Text("\n").join(
+                [
+                    _title(number, kinds_of[number], state),
+                    *_grid_lines(self.puzzle_C, state, kinds_of[number], colour, frame),
+                ]
+            )
             for number, state in shown.items()
         ]
         yield Columns(grids, padding=(1, 3))
         yield Text()
         if len(shown) < len(states):
             yield Text(left_out(len(states)), "dim")
-        yield legend({kind for state in shown.values() for kind in kinds(self.puzzle_C, state)}, colour)
+        yield legend({kind for kind_C in kinds_of.values() for kind in kind_C}, colour)
 
 
 def legend(present: set[str], colour: bool) -> Text:
@@ -91,9 +109,9 @@ def legend(present: set[str], colour: bool) -> Text:
     return Text("   ").join(entries)
 
 
-def _title(number: int, puzzle_C: np.ndarray, state: GridState) -> Text:
-    committed = None if state.committed_C is None else kinds(puzzle_C, state).count("committed")
-    empty = int(np.count_nonzero(puzzle_C == 0))
+def _title(number: int, kind_C: list[str], state: GridState) -> Text:
+    committed = None if state.committed_C is None else kind_C.count("committed")
+    empty = sum(not kind.endswith("clue") for kind in kind_C)
     return Text.assemble((f"round {number}", "bold"), progress_of(committed, empty, state.time))
 
 
@@ -101,12 +119,11 @@ def _mark(kind: str, colour: bool) -> str:
     return LOOKS[kind].mark if colour else LOOKS[kind].plain_mark
 
 
-def _grid_lines(puzzle_C: np.ndarray, state: GridState, colour: bool, frame: str) -> Iterator[Text]:
+def _grid_lines(puzzle_C: np.ndarray, state: GridState, kind_C: list[str], colour: bool, frame: str) -> Iterator[Text]:
     """The grid with its frame, line by line."""
     across, down, empty, corners = frame[0], frame[1], frame[2], frame[3:]
     size = math.isqrt(len(puzzle_C))
     box = math.isqrt(size)
-    kind_C = kinds(puzzle_C, state)
     stroke = across * (3 * box)
     for row in range(size):
         if row % box == 0:

@@ -350,6 +350,15 @@ class Options(SampleConfig):
             options = replace(options, repetition_penalty=0.0)
         return options
 
+    def self_check(self) -> dict[str, Any]:
+        """Looks and further rounds, up to four times the budget in all. One or two rounds are meant to be quick: they
+        are not checked.
+        """
+        checks = self.rule == "revise" or self.check
+        if checks or self.nfe <= 2 or self.sampler != "refine" or not self.commit:
+            return {}
+        return {"check": 3 * self.nfe}
+
     def shown(self) -> dict[str, Any]:
         """The options that samples depend on: one round commits everything, so there threshold, scorer and penalty have
         no part; commits that are spread know no threshold, held distributions no penalty.

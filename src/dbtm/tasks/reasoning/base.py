@@ -63,7 +63,11 @@ class Reasoning(Task):
         return self.given(self.make(self.keys(self.seed, index)))
 
     def held_out_examples(self, n: int) -> Batch:
-        return self.given(self.make(self.keys(self.seed + HELD_OUT, np.arange(n))))
+        return self.given(self.new(np.arange(n)))
+
+    def new(self, index: np.ndarray) -> np.ndarray:
+        """Problems that are never trained on, by number: tokens (B, L)."""
+        return self.make(self.keys(self.seed + HELD_OUT, index))
 
     @cached_property
     def held_out(self) -> Batch:

@@ -1,7 +1,8 @@
 // A Sudoku of any size as a grid of cells; `viewOfGrid` shows the rounds of a trace in it.
 import { make, formatScore } from "./dom.js";
 
-const CELL_WORDS = { clue: "clue", committed: "committed", refining: "refining", wrong: "wrong", empty: "empty" };
+const CELL_WORDS = { clue: "clue", committed: "committed", refining: "refining", back: "taken back",
+  wrong: "wrong", empty: "empty" };
 
 // A table with one focusable cell; arrows move. `onChoose(cell)` hears of pointer and focus.
 export function makeGrid(table, count, onChoose) {
@@ -74,7 +75,9 @@ export function cellLook(trace, round, cell) {
   const value = values[cell], settled = committed !== null && committed[cell];
   if (clue && !value && !settled) return { digit: clue, kind: "clue", score: null }; // nothing written there yet
   if (!clue && !value && !settled && score === null) return { digit: 0, kind: "empty", score: null };
-  const kind = clue ? (value === clue ? "clue" : "wrong") : settled ? "committed" : "refining";
+  const before = round > 1 ? trace.rounds[round - 2].committed : null;
+  const open = before !== null && before[cell] ? "back" : "refining";
+  const kind = clue ? (value === clue ? "clue" : "wrong") : settled ? "committed" : open;
   return { digit: value, kind, score: score === null ? null : score[cell] };
 }
 
@@ -88,12 +91,16 @@ export function viewOfGrid(table, trace) {
 
   view.grid = grid;
   view.last = () => trace.rounds.length;
-  const committedIn = cell => 1 + trace.rounds.findIndex(({ committed }) => committed !== null && committed[cell]);
+  // The round since which a cell is committed: a digit may have been taken back before.
+  const committedIn = (cell, round) => {
+    const open = ({ committed }) => committed === null || !committed[cell];
+    return 2 + trace.rounds.slice(0, round).findLastIndex(open);
+  };
   view.paint = round => {
     const spread = Math.max(1, trace.rounds.length - 1);
     const looks = trace.puzzle.map((_, cell) => {
       const look = cellLook(trace, round, cell);
-      return look.kind === "committed" ? { ...look, round: (committedIn(cell) - 1) / spread } : look;
+      return look.kind === "committed" ? { ...look, round: (committedIn(cell, round) - 1) / spread } : look;
     });
     grid.paint(looks);
     const empty = holes();
@@ -106,9 +113,11 @@ export function viewOfGrid(table, trace) {
   };
   view.legend = () => {
     const wrong = trace.rounds.some((_, i) => trace.puzzle.some((_, cell) => cellLook(trace, i + 1, cell).kind === "wrong"));
+    const back = trace.rounds.some((_, i) => trace.puzzle.some((_, cell) => cellLook(trace, i + 1, cell).kind === "back"));
     const entry = (kind, words) => make("li", {}, make("span", { className: `swatch ${kind}` }), words);
     return [entry("clue", "clue"), entry("committed", "committed (bold)"),
       entry("refining", `refining${anyScore() ? " (the line is its score)" : ""}`),
+      ...(back ? [entry("back", "taken back: committed before")] : []),
       ...(wrong ? [entry("wrong", "a clue copied wrongly")] : [])];
   };
   // The chosen cell in every round.
