@@ -54,14 +54,14 @@ def solve(
     """Solve a Sudoku; exit code 1 where the model's answer is wrong, 2 where the puzzle is no puzzle.
 
     A method with a budget has 4 network evaluations unless --nfe says otherwise (16 for other kinds than Sudoku). Above
-    2, the model also checks its answer, which takes 2 evaluations at least: --check 0 leaves that out.
+    2, the model also checks its answer, which takes 2 evaluations at least: --check 0 and --onnx leave that out.
     """
     check_kappa(options.get("kappa"))
     files.check("--html", html)
     in_range("--tries", tries, 1)
     if puzzle in KINDS:
-        if html is not None or tries > 1:
-            raise UsageError(f"{puzzle}: --html and --tries are for Sudokus: leave them out")
+        if html is not None or onnx is not None or tries > 1:
+            raise UsageError(f"{puzzle}: --html, --onnx and --tries are for Sudokus: leave them out")
         _solve_problem(puzzle, problem, checkpoint, seed, options, as_json)
         return
     if problem is not None:
@@ -75,8 +75,8 @@ def solve(
     puzzle_C = _checked(text, where)
     from dbtm.service import solving
 
-    ask = solving.SolveRequest
-    request = ask(checkpoint=checkpoint, puzzle_C=puzzle_C, options=options, seed=seed, self_check=True, warm_up=True)
+    asked: dict[str, Any] = {"checkpoint": checkpoint, "options": options, "seed": seed, "self_check": onnx is None}
+    request = solving.SolveRequest(puzzle_C=puzzle_C, warm_up=True, **asked)
     sampler = None if onnx is None else solving.load_sudoku(checkpoint, onnx=onnx)
     result, used = solving.solve_with_tries(request, tries, sampler)
     if html is not None:
@@ -188,10 +188,9 @@ def _solve_all(
     from dbtm.service import solving
 
     sampler, solved = solving.load_sudoku(checkpoint, onnx=onnx), 0
+    asked: dict[str, Any] = {"checkpoint": checkpoint, "options": options, "seed": seed, "self_check": onnx is None}
     for grid_C in grids:
-        request = solving.SolveRequest(
-            checkpoint=checkpoint, puzzle_C=grid_C, options=options, seed=seed, self_check=True
-        )
+        request = solving.SolveRequest(puzzle_C=grid_C, **asked)
         result, used = solving.solve_with_tries(request, tries, sampler)
         solved += result.solved
         answer = {"solution": _digits(result.solution_C), "solved": result.solved, "nfe": result.nfe, "tries": used}
