@@ -460,7 +460,8 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/maths.md": (programs,),
     "docs/methods.md": (methods_markov,),
     "docs/reproduce.md": (reproduction,),
-    "docs/text.md": (text_results, text_studies, text_ablations, text_backbones, text_samples),
+    "docs/text-results.md": (text_results, text_studies, text_ablations, text_backbones),
+    "docs/text-samples.md": (text_samples,),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }
 

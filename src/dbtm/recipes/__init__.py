@@ -41,11 +41,11 @@ RECIPES = {
     "text-small-distill": Entry("text", "text_small_distill", "second stage of text-small (--init RUN)"),
     "lm1b": Entry("text", "lm1b", "LM1B (dbtm data lm1b), the paper's table"),
     "lm1b-ril": Entry(
-        "text", "lm1b_ril", "LM1B with refinement in the loop, the paper's table; tried small (docs/text.md)"
+        "text", "lm1b_ril", "LM1B with refinement in the loop, the paper's table; tried small (docs/text-results.md)"
     ),
     "lm1b-ril-nc": Entry("text", "lm1b_ril_nc", "the same with rollouts that hold distributions (non-commit)"),
     "owt": Entry("text", "owt", "OpenWebText (dbtm data owt), the paper's table"),
-    "owt-ril": Entry("text", "owt_ril", "OpenWebText with refinement in the loop; tried small (docs/text.md)"),
+    "owt-ril": Entry("text", "owt_ril", "OpenWebText with refinement in the loop; tried small (docs/text-results.md)"),
     "text-delta": Entry("delta", "text_delta", "your text with the linear-time backbone: for long sequences"),
     "owt-delta": Entry("delta", "owt_delta", "OpenWebText with the linear-time backbone, the paper's (lin) rows"),
     "owt-delta-ril": Entry("delta", "owt_delta_ril", "the same with refinement in the loop"),
