@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from dbtm import losses
-from dbtm.core.errors import UsageError
 from dbtm.losses.distill import student_first
 from dbtm.methods import duo, register_method
 from dbtm.methods.base import Examples, Part
-from dbtm.methods.rounds import Rounds, RoundsConfig, check_clock, frozen_copy, replace_teacher
+from dbtm.methods.rounds import InRounds, RoundsConfig
 from dbtm.methods.times import stratified
-from dbtm.nn import Backbone
 from dbtm.simplex import gaussian
 
 TIME, GAUSS = 51, 52  # streams of random numbers
@@ -47,19 +45,16 @@ class DCDConfig(RoundsConfig):
     def __post_init__(self):
         super().__post_init__()
         duo.check_noise(self.eps, self.gamma_min, self.gamma_max)
-        if self.grid < 2**self.rounds:
-            raise UsageError(f"method.rounds={self.rounds} double a step of 1/{self.grid} beyond 1: take fewer rounds")
 
 
 @register_method
-class DCD(duo.Duo):
+class DCD(InRounds, duo.Duo):
     """Consistency between two points of a path."""
 
     name = "duo-dcd"
     Config = DCDConfig
-    needs = frozenset({"teacher"})
     teacher = "duo"
-    settings: DCDConfig  # type: ignore[assignment]
+    settings: DCDConfig
 
     @cached_property
     def gammas(self) -> tuple[float, float]:
@@ -69,27 +64,6 @@ class DCD(duo.Duo):
             gaussian.gamma_at(CLEAN, V) if low is None else low,
             gaussian.gamma_at(NOISY, V) if high is None else high,
         )
-
-    @property
-    def rounds(self) -> Rounds:
-        return Rounds.of(self.settings, self.config.train.steps)
-
-    def start(self) -> "DCD":
-        super().start()
-        self.frozen["teacher"] = frozen_copy(self.network)
-        return self
-
-    def check_start(self, initialised: bool) -> None:
-        super().check_start(initialised)
-        check_clock(self.settings, self.config.train.steps)
-
-    def phase(self, step: int) -> tuple[int, ...]:
-        """The round, whose step size is a constant of the pass."""
-        return (self.rounds.number(step),)
-
-    def after_step(self, step: int, ema: Backbone) -> None:
-        if self.rounds.ends(step):
-            replace_teacher(self.frozen["teacher"], self.network)
 
     def pair(self, examples: Examples, t_B: Tensor, s_B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """z_t, z_s (B, L) of one path each, given tokens in both, and -log alpha at t and s, (B,)."""

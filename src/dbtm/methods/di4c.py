@@ -24,7 +24,7 @@ from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.losses.mixture import joint_minus_fact, read_mixture
 from dbtm.methods import duo, mdlm, register_method
-from dbtm.methods.base import Examples, Likelihood, Part
+from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.nn import Backbone
 from dbtm.nn.latent import LatentBackbone
 from dbtm.sampling.decode import draw_categorical
@@ -160,47 +160,33 @@ class Later:
         return torch.where(self.settled[at_n][..., None], vertex, p_nKV).mean(1)
 
 
-def adopt(network: Backbone, teacher: Backbone, weights: dict[str, Tensor]) -> None:
-    """Weights for teacher and student; the student's reading of the latent starts afresh."""
-    teacher.load_state_dict(weights)
-    own = {name: value for name, value in network.state_dict().items() if name.startswith("latent.")}
-    network.load_state_dict(own | weights)
+class Di4C(Method):
+    """What the mixtures share; the method that is extended comes behind it among the bases."""
 
-
-def check_teacher(name: str, saved: RunConfig, fits: tuple[str, ...]) -> None:
-    if saved.method_name not in fits:
-        which = " or ".join(f"'{fit}'" for fit in fits)
-        raise UsageError(
-            f"the method '{name}' needs a teacher trained by {which}: the checkpoint is of '{saved.method_name}'"
-        )
-
-
-@register_method
-class MDLMDi4C(mdlm.MDLM):
-    """A mixture of masked-diffusion denoisers, from an MDLM or its SDTT student."""
-
-    name = "mdlm-di4c"
-    Config = MDLMDi4CConfig
     needs = frozenset({"teacher"})
-    teacher = "mdlm"
-    settings: MDLMDi4CConfig  # type: ignore[assignment]
+    taught_by: ClassVar[tuple[str, ...]]  # methods whose runs may teach
 
-    def build(self) -> LatentBackbone:
-        return LatentBackbone(self.shape, self.config.model, extra_ids=1)
-
-    def start(self) -> "MDLMDi4C":
+    def start(self) -> "Di4C":
         super().start()
         with torch.random.fork_rng():
-            teacher = mdlm.MDLM.build(self)
+            teacher = super().build()  # the network of the method that is extended, which reads no latent
         teacher.position_ids.copy_(self.network.position_ids)
         self.frozen["teacher"] = teacher.requires_grad_(False).eval()
         return self
 
     def check_teacher(self, saved: RunConfig) -> None:
-        check_teacher(self.name, saved, ("mdlm", "mdlm-sdtt"))
+        if saved.method_name not in self.taught_by:
+            which = " or ".join(f"'{name}'" for name in self.taught_by)
+            raise UsageError(
+                f"the method '{self.name}' needs a teacher trained by {which}: the checkpoint is of "
+                f"'{saved.method_name}'"
+            )
 
     def adopt(self, weights: dict[str, Tensor]) -> None:
-        adopt(self.network, self.frozen["teacher"], weights)
+        """Weights for teacher and student; the student's reading of the latent starts afresh."""
+        self.frozen["teacher"].load_state_dict(weights)
+        own = {name: value for name, value in self.network.state_dict().items() if name.startswith("latent.")}
+        self.network.load_state_dict(own | weights)
 
     def phase(self, step: int) -> tuple[int, ...]:
         """Every step has a time of its own: nothing is replayed."""
@@ -208,6 +194,24 @@ class MDLMDi4C(mdlm.MDLM):
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         return Mixture(self).parts(examples)
+
+    def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:
+        """The mixture has no bound here."""
+        return None
+
+
+@register_method
+class MDLMDi4C(Di4C, mdlm.MDLM):  # type: ignore[misc]  # it has no likelihood
+    """A mixture of masked-diffusion denoisers, from an MDLM or its SDTT student."""
+
+    name = "mdlm-di4c"
+    Config = MDLMDi4CConfig
+    teacher = "mdlm"
+    taught_by = ("mdlm", "mdlm-sdtt")
+    settings: MDLMDi4CConfig
+
+    def build(self) -> LatentBackbone:
+        return LatentBackbone(self.shape, self.config.model, extra_ids=1)
 
     def noisy_state(self, examples: Examples, t: float) -> tuple[Tensor, Tensor]:
         t_B = torch.full((len(examples.tokens),), t, dtype=torch.float64, device=examples.tokens.device)
@@ -232,44 +236,19 @@ class MDLMDi4C(mdlm.MDLM):
         """A new latent in every evaluation, shared by all positions of a sample."""
         return network.hidden(h_BLD, latent_B=rng.uniform(rng.fold(key_B, SAMPLED), 1)[:, 0])[0]
 
-    def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:  # type: ignore[override]
-        """The mixture has no bound here."""
-        return None
-
 
 @register_method
-class DuoDi4C(duo.Duo):
+class DuoDi4C(Di4C, duo.Duo):  # type: ignore[misc]
     """The same for uniform tokens, from a Duo or its DCD student: our reading, all positions active."""
 
     name = "duo-di4c"
     Config = DuoDi4CConfig
-    needs = frozenset({"teacher"})
     teacher = "duo"
-    settings: DuoDi4CConfig  # type: ignore[assignment]
+    taught_by = ("duo", "duo-dcd")
+    settings: DuoDi4CConfig
 
     def build(self) -> LatentBackbone:
         return LatentBackbone(self.shape, self.config.model, times=1)
-
-    def start(self) -> "DuoDi4C":
-        super().start()
-        with torch.random.fork_rng():
-            teacher = duo.Duo.build(self)
-        teacher.position_ids.copy_(self.network.position_ids)
-        self.frozen["teacher"] = teacher.requires_grad_(False).eval()
-        return self
-
-    def check_teacher(self, saved: RunConfig) -> None:
-        check_teacher(self.name, saved, ("duo", "duo-dcd"))
-
-    def adopt(self, weights: dict[str, Tensor]) -> None:
-        adopt(self.network, self.frozen["teacher"], weights)
-
-    def phase(self, step: int) -> tuple[int, ...]:
-        """Every step has a time of its own: nothing is replayed."""
-        return (step,)
-
-    def parts(self, examples: Examples) -> Iterator[Part]:
-        return Mixture(self).parts(examples)
 
     def alpha(self, t: float) -> float:
         return 1 - (1 - self.settings.eps) * t
@@ -296,7 +275,3 @@ class DuoDi4C(duo.Duo):
         """A new latent in every evaluation, shared by all positions of a sample."""
         latent_B = rng.uniform(rng.fold(key_B, SAMPLED), 1)[:, 0]
         return network.hidden(h_BLD, times=(time_B,), latent_B=latent_B)[0]
-
-    def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:  # type: ignore[override]
-        """The mixture has no bound here."""
-        return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dbtm.config import MethodConfig
 from dbtm.core.errors import UsageError
+from dbtm.methods.base import Method
 from dbtm.nn import Backbone
 
 MOST_STEPS = 10**8  # a run that is longer has no length yet: it goes by the clock
@@ -22,10 +23,14 @@ class RoundsConfig(MethodConfig):
     """Rounds of distillation; after each, the student becomes the teacher and steps become twice as long."""
     round_steps: int = 0
     """Optimizer steps of a round; 0: the run's length divided by the number of rounds."""
+    grid: int = 1_024
+    """Steps of the first round's length from t = 1 to t = 0."""
 
     def __post_init__(self):
         self.positive("rounds")
         self.not_negative("round_steps")
+        if self.grid < 2**self.rounds:
+            raise UsageError(f"method.rounds={self.rounds} double a step of 1/{self.grid} beyond 1: take fewer rounds")
 
 
 @dataclass(frozen=True)
@@ -48,17 +53,33 @@ class Rounds:
         return done % self.steps == 0 and 0 < done // self.steps < self.count
 
 
-def check_clock(settings: RoundsConfig, run_steps: int) -> None:
-    """A run by the clock does not know its length, so that rounds must be given in steps."""
-    if not settings.round_steps and run_steps > MOST_STEPS:
-        raise UsageError("a run by the clock needs rounds of a known length: set method.round_steps")
+class InRounds(Method):
+    """A method distilled in rounds; the method that is extended comes behind it among the bases."""
 
+    needs = frozenset({"teacher"})
+    settings: RoundsConfig
 
-def frozen_copy(network: Backbone) -> Backbone:
-    """A teacher: never trained, without dropout."""
-    return copy.deepcopy(network).requires_grad_(False).eval()
+    @property
+    def rounds(self) -> Rounds:
+        return Rounds.of(self.settings, self.config.train.steps)
 
+    def start(self) -> "InRounds":
+        """The teacher is never trained, and has no dropout."""
+        super().start()
+        self.frozen["teacher"] = copy.deepcopy(self.network).requires_grad_(False).eval()
+        return self
 
-def replace_teacher(teacher: Backbone, student: Backbone) -> None:
-    """The student's live weights become the teacher's."""
-    teacher.load_state_dict(student.state_dict())
+    def check_start(self, initialised: bool) -> None:
+        """A run by the clock does not know its length, so that rounds must be given in steps."""
+        super().check_start(initialised)
+        if not self.settings.round_steps and self.config.train.steps > MOST_STEPS:
+            raise UsageError("a run by the clock needs rounds of a known length: set method.round_steps")
+
+    def phase(self, step: int) -> tuple[int, ...]:
+        """The round, whose step size is a constant of the pass."""
+        return (self.rounds.number(step),)
+
+    def after_step(self, step: int, ema: Backbone) -> None:
+        """The student's live weights become the teacher's when a round ends."""
+        if self.rounds.ends(step):
+            self.frozen["teacher"].load_state_dict(self.network.state_dict())

@@ -18,9 +18,8 @@ from dbtm.core.errors import UsageError
 from dbtm.losses.distill import student_first
 from dbtm.methods import mdlm, register_method
 from dbtm.methods.base import Examples, Part
-from dbtm.methods.rounds import Rounds, RoundsConfig, check_clock, frozen_copy, replace_teacher
+from dbtm.methods.rounds import InRounds, RoundsConfig
 from dbtm.methods.times import places
-from dbtm.nn import Backbone
 
 TIME, UNMASK, CHOICE = 41, 42, 43  # streams of random numbers
 FIRST_TIME = 1e-5
@@ -46,40 +45,16 @@ class SDTTConfig(RoundsConfig):
         super().__post_init__()
         if not 0 < self.eps < 1:
             raise UsageError(f"method.eps={self.eps} must be above 0 and below 1")
-        if self.grid < 2**self.rounds:
-            raise UsageError(f"method.rounds={self.rounds} double a step of 1/{self.grid} beyond 1: take fewer rounds")
 
 
 @register_method
-class SDTT(mdlm.MDLM):
+class SDTT(InRounds, mdlm.MDLM):
     """Self-distillation through time."""
 
     name = "mdlm-sdtt"
     Config = SDTTConfig
-    needs = frozenset({"teacher"})
     teacher = "mdlm"
-    settings: SDTTConfig  # type: ignore[assignment]
-
-    @property
-    def rounds(self) -> Rounds:
-        return Rounds.of(self.settings, self.config.train.steps)
-
-    def start(self) -> "SDTT":
-        super().start()
-        self.frozen["teacher"] = frozen_copy(self.network)
-        return self
-
-    def check_start(self, initialised: bool) -> None:
-        super().check_start(initialised)
-        check_clock(self.settings, self.config.train.steps)
-
-    def phase(self, step: int) -> tuple[int, ...]:
-        """The round, whose step size is a constant of the pass."""
-        return (self.rounds.number(step),)
-
-    def after_step(self, step: int, ema: Backbone) -> None:
-        if self.rounds.ends(step):
-            replace_teacher(self.frozen["teacher"], self.network)
+    settings: SDTTConfig
 
     def delta(self, step: int) -> float:
         """The teacher's step size."""

@@ -7,23 +7,23 @@ positions active.
 from dbtm.config import RunConfig
 from dbtm.methods.di4c import DuoDi4CConfig
 from dbtm.methods.duo import Options
-from dbtm.recipes import peers
+from dbtm.recipes import mdlm_di4c
 
 METHOD = DuoDi4CConfig()
 SAMPLE = Options(nfe=4)
 
 
 def lm1b() -> RunConfig:
-    return peers.with_optim(peers.lm1b(METHOD, SAMPLE, steps=20_000, batch=2, micro_batch=0), lr=3e-5)
+    return mdlm_di4c.lm1b(METHOD, SAMPLE)
 
 
 def owt() -> RunConfig:
-    return peers.with_optim(peers.owt(METHOD, SAMPLE, steps=50_000, batch=2, micro_batch=0), lr=3e-5)
+    return mdlm_di4c.owt(METHOD, SAMPLE)
 
 
 def sudoku() -> RunConfig:
-    return peers.with_optim(peers.sudoku(METHOD, SAMPLE, batch=16), lr=3e-5)
+    return mdlm_di4c.sudoku(METHOD, SAMPLE)
 
 
 def tinygsm() -> RunConfig:
-    return peers.with_optim(peers.tinygsm(METHOD, SAMPLE, steps=50_000, batch=2, micro_batch=0), lr=3e-5)
+    return mdlm_di4c.tinygsm(METHOD, SAMPLE)

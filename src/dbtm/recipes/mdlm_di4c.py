@@ -4,7 +4,7 @@
 step counts of text, 20,000 and 50,000, are a third party's. Sudoku and TinyGSM are not published.
 """
 
-from dbtm.config import RunConfig
+from dbtm.config import MethodConfig, RunConfig, SampleConfig
 from dbtm.methods.di4c import MDLMDi4CConfig
 from dbtm.methods.mdlm import Options
 from dbtm.recipes import peers
@@ -13,17 +13,17 @@ METHOD = MDLMDi4CConfig()
 SAMPLE = Options(nfe=4)
 
 
-def lm1b() -> RunConfig:
-    return peers.with_optim(peers.lm1b(METHOD, SAMPLE, steps=20_000, batch=2, micro_batch=0), lr=3e-5)
+def lm1b(method: MethodConfig = METHOD, sample: SampleConfig = SAMPLE) -> RunConfig:
+    return peers.with_optim(peers.lm1b(method, sample, steps=20_000, batch=2, micro_batch=0), lr=3e-5)
 
 
-def owt() -> RunConfig:
-    return peers.with_optim(peers.owt(METHOD, SAMPLE, steps=50_000, batch=2, micro_batch=0), lr=3e-5)
+def owt(method: MethodConfig = METHOD, sample: SampleConfig = SAMPLE) -> RunConfig:
+    return peers.with_optim(peers.owt(method, sample, steps=50_000, batch=2, micro_batch=0), lr=3e-5)
 
 
-def sudoku() -> RunConfig:
-    return peers.with_optim(peers.sudoku(METHOD, SAMPLE, batch=16), lr=3e-5)
+def sudoku(method: MethodConfig = METHOD, sample: SampleConfig = SAMPLE) -> RunConfig:
+    return peers.with_optim(peers.sudoku(method, sample, batch=16), lr=3e-5)
 
 
-def tinygsm() -> RunConfig:
-    return peers.with_optim(peers.tinygsm(METHOD, SAMPLE, steps=50_000, batch=2, micro_batch=0), lr=3e-5)
+def tinygsm(method: MethodConfig = METHOD, sample: SampleConfig = SAMPLE) -> RunConfig:
+    return peers.with_optim(peers.tinygsm(method, sample, steps=50_000, batch=2, micro_batch=0), lr=3e-5)

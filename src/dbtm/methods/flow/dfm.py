@@ -23,7 +23,7 @@ from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Method, Part
 from dbtm.methods.flow.fmlm import Options as MapOptions
 from dbtm.methods.flow.fmlm import map_steps
-from dbtm.methods.flow.options import FlowConfig, noise_of, share
+from dbtm.methods.flow.options import MapConfig, noise_of
 from dbtm.methods.flow.pairs import draw_pairs, two_steps
 from dbtm.methods.flow.readout import Readout
 from dbtm.methods.flow.walk import walk
@@ -70,7 +70,7 @@ class WeightedBackbone(Backbone):
 
 
 @dataclass(frozen=True)
-class Config(FlowConfig):
+class Config(MapConfig):
     """When the map starts, and the weights of both terms."""
 
     name: ClassVar[str] = "dfm"
@@ -79,8 +79,6 @@ class Config(FlowConfig):
     """tanh cap on the logits before the softmax; 0 is off."""
     start: int = 0
     """Step from which on half of the rows learn the map; before it all of them learn the denoiser."""
-    edge: float = 1 / 32
-    """Share of the rows with two times that learn the whole way, from noise to data in one step."""
     c: float = 0.01
     """Denoiser's adaptive weight, (|prediction - token|^2 + c)^-r."""
     r: float = 0.5
@@ -94,7 +92,6 @@ class Config(FlowConfig):
         super().__post_init__()
         self.positive("c", "map_c")
         self.not_negative("r", "start")
-        share(self.edge, "method.edge")
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from dbtm import losses
 from dbtm.config import RunConfig
 from dbtm.core.errors import UsageError
 from dbtm.losses.soft_head import Target
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Method, Part
 from dbtm.methods.flow.fmlm_plus import two_time_network
-from dbtm.methods.flow.options import FlowConfig, FlowOptions, noise_of, share
-from dbtm.methods.flow.pairs import Pairs, draw_pairs, two_steps
+from dbtm.methods.flow.options import FlowOptions, MapConfig, noise_of, share
+from dbtm.methods.flow.pairs import Pairs, both_halves, draw_pairs, two_steps
 from dbtm.methods.flow.readout import Readout
 from dbtm.methods.flow.walk import Move, Step, walk
 from dbtm.nn import Backbone
@@ -37,7 +36,7 @@ SECOND_TIME = ("trunk.time.up.1.", "trunk.time.down.1.")  # what a network of on
 
 
 @dataclass(frozen=True)
-class Config(FlowConfig):
+class Config(MapConfig):
     """Who teaches the diagonal, and where the student starts."""
 
     name: ClassVar[str] = "fmlm"
@@ -46,12 +45,6 @@ class Config(FlowConfig):
     """What rows with s = t learn: the distributions of a frozen FLM, or, without a teacher, the data."""
     student: Literal["teacher", "random"] = "teacher"
     """Where the student's weights come from: the teacher's, or from scratch."""
-    edge: float = 1 / 32
-    """Share of the rows with two times that learn the whole way, from noise to data in one step."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        share(self.edge, "method.edge")
 
 
 @dataclass(frozen=True)
@@ -141,18 +134,10 @@ class FMLM(Method[Config, Options]):
         to_, by_, end_ = (x[apart] for x in linear)
         target = two_steps(self.read, readout, h.detach()[apart], (s_, u_, t_), (to_, by_, end_))
         taught = self.taught(state, pairs) if self.frozen else None
-        trunk, count = self.read(h, (s, t)), examples.count()
-        beta = free / count
-        if taught is None:
-            diagonal, per_same = readout.token_loss(trunk[same], tokens[same], beta[same], rows[0])
-        else:
-            diagonal, per_same = readout.loss(trunk[same], taught, beta[same], rows[0])
-        semigroup, per_apart = readout.loss(trunk[apart], target, beta[apart], rows[1])
-        terms = {
-            "diagonal": losses.total(per_same * free[same], count),
-            "semigroup": losses.total(per_apart * free[apart], count),
-        }
-        yield Part(diagonal + semigroup, terms)
+        trunk = self.read(h, (s, t))
+        yield both_halves(
+            readout, trunk, pairs, tokens if taught is None else taught, target, rows, free, examples.count()
+        )
 
     def read(self, h: Tensor, times: tuple[Tensor, ...]) -> Tensor:
         return self.network.hidden(h, times=times)[0]

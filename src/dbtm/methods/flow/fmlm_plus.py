@@ -11,13 +11,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from dbtm import losses
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Method, Part
-from dbtm.methods.flow.options import FlowConfig, FlowOptions, noise_of, share
-from dbtm.methods.flow.pairs import draw_pairs, two_steps
+from dbtm.methods.flow.options import FlowOptions, MapConfig, noise_of
+from dbtm.methods.flow.pairs import both_halves, draw_pairs, two_steps
 from dbtm.methods.flow.readout import Prediction, Readout
 from dbtm.methods.times import stratified
 from dbtm.nn import Backbone
@@ -32,19 +31,13 @@ FRESH, CHOICE = 241, 242  # and of the sampler
 
 
 @dataclass(frozen=True)
-class Config(FlowConfig):
+class Config(MapConfig):
     """Which tokens are clean, and which rows go all the way."""
 
     name: ClassVar[str] = "fmlm-plus"
 
     context: bool = True
     """Show some tokens clean: a share that is drawn for every sequence, evenly from 0 to 1."""
-    edge: float = 1 / 32
-    """Share of the rows with two times that learn the whole way, from noise to data in one step."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        share(self.edge, "method.edge")
 
 
 @dataclass(frozen=True)
@@ -114,14 +107,7 @@ class FMLMPlus(Method[Config, Options]):
         target = two_steps(self.read, readout, h.detach()[apart], apart_times, apart_times)
         trunk = self.read(h, (s, t))
         count = examples.count() * (0.5 if self.settings.context else 1.0)
-        beta = ~clean / count
-        diagonal, per_same = readout.token_loss(trunk[same], tokens[same], beta[same], rows[0])
-        semigroup, per_apart = readout.loss(trunk[apart], target, beta[apart], rows[1])
-        terms = {
-            "diagonal": losses.total(per_same * ~clean[same], count),
-            "semigroup": losses.total(per_apart * ~clean[apart], count),
-        }
-        yield Part(diagonal + semigroup, terms)
+        yield both_halves(readout, trunk, pairs, tokens, target, rows, ~clean, count)
 
     def read(self, h: Tensor, times: tuple[Tensor, ...]) -> Tensor:
         return self.network.hidden(h, times=times)[0]

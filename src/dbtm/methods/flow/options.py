@@ -23,6 +23,18 @@ class FlowConfig(MethodConfig):
 
 
 @dataclass(frozen=True)
+class MapConfig(FlowConfig):
+    """A map of two times, trained on pairs of them (`pairs.draw_pairs`)."""
+
+    edge: float = 1 / 32
+    """Share of the rows with two times that learn the whole way, from noise to data in one step."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        share(self.edge, "method.edge")
+
+
+@dataclass(frozen=True)
 class FlowOptions(SampleConfig):
     """Steps along the flow."""
 

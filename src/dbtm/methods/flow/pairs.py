@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dbtm import losses
 from dbtm.losses.soft_head import Target
-from dbtm.methods.base import Examples
+from dbtm.methods.base import Examples, Part
 from dbtm.methods.flow.readout import Readout
 from dbtm.methods.times import places, stratified
 from dbtm.simplex.flowmap import advance, first_share
@@ -43,6 +44,32 @@ def draw_pairs(examples: Examples, n: int, edge: float) -> Pairs:
     if odd_size:
         return Pairs(s, t, even.nonzero().squeeze(-1), (~even).nonzero().squeeze(-1))
     return Pairs(s, t, slice(0, None, 2), slice(1, None, 2))
+
+
+def both_halves(
+    readout: Readout,
+    trunk_BLD: Tensor,
+    pairs: Pairs,
+    on_diagonal: Tensor | Target,
+    apart: Target,
+    rows: tuple[Tensor, Tensor],
+    free_BL: Tensor,
+    count: Tensor,
+) -> Part:
+    """Cross-entropies of the free tokens: with s = t towards the data (tokens) or distributions, else towards `apart`.
+    `rows` are the positions that the head visits in either half.
+    """
+    beta, same, other = free_BL / count, pairs.same, pairs.apart
+    if isinstance(on_diagonal, Tensor):
+        diagonal, per_same = readout.token_loss(trunk_BLD[same], on_diagonal[same], beta[same], rows[0])
+    else:
+        diagonal, per_same = readout.loss(trunk_BLD[same], on_diagonal, beta[same], rows[0])
+    semigroup, per_apart = readout.loss(trunk_BLD[other], apart, beta[other], rows[1])
+    terms = {
+        "diagonal": losses.total(per_same * free_BL[same], count),
+        "semigroup": losses.total(per_apart * free_BL[other], count),
+    }
+    return Part(diagonal + semigroup, terms)
 
 
 @torch.no_grad()
