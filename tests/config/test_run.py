@@ -135,6 +135,8 @@ def test_distillation_knows_no_self_conditioning():
 def test_another_method_has_its_own_settings_and_the_rest_stays():
     before = recipe("sudoku")
     run = before.by("mdlm")
+    for mixture in (before.by("mdlm-di4c"), override(before, ["method=mdlm-di4c"])):
+        assert mixture.train.batch == before.train.batch // 16, "every sequence becomes 16 rows"
     assert (run.method, run.sample) == (mdlm.Config(), mdlm.Options())
     for name in ("recipe", "task", "model", "optim", "train"):
         assert getattr(run, name) == getattr(before, name)

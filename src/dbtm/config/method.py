@@ -18,6 +18,13 @@ class MethodConfig(Section):
     name: ClassVar[str] = ""
     """The method's, which takes it from there."""
 
+    @property
+    def copies(self) -> int:
+        """Rows of the network that one training sequence becomes: a run that is given to a method of several has its
+        batch divided by them.
+        """
+        return 1
+
     def check(self, run: "RunConfig") -> None:
         """Refuse what does not go together with the rest of a run."""
 

@@ -57,7 +57,15 @@ class RunConfig:
         if method == self.method_name:
             return self
         cls = METHODS.get(method)
-        return dataclasses.replace(self, method=cls.Config(), sample=cls.Options())
+        own = cls.Config()
+        batch, micro_batch = _divided(self.train.batch, self.train.micro_batch, own.copies)
+        train = dataclasses.replace(self.train, batch=batch, micro_batch=micro_batch)
+        return dataclasses.replace(self, method=own, sample=cls.Options(), train=train)
+
+
+def _divided(batch: int, micro_batch: int, copies: int) -> tuple[int, int]:
+    """The batch of a method that makes several rows of every sequence: a step costs about as much as before."""
+    return max(1, batch // copies), max(1, micro_batch // copies) if micro_batch else 0
 
 
 # -- as JSON -----------------------------------------------------------------------------------------------------------
@@ -135,6 +143,10 @@ def override(config: RunConfig, assignments: list[str]) -> RunConfig:
             cls = METHODS.get(text)
             values["method"] = {"name": text, **settings.to_dict(cls.Config())}
             values["sample"] = settings.to_dict(cls.Options())
+            train = values["train"]
+            if isinstance(train["batch"], int) and isinstance(train["micro_batch"], int):  # refused below otherwise
+                divided = _divided(train["batch"], train["micro_batch"], cls.Config().copies)
+                train["batch"], train["micro_batch"] = divided
             continue
         _assign(values, path, _word(text), assignment)
     return from_dict(values)

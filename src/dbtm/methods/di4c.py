@@ -50,6 +50,10 @@ class Di4CConfig(MethodConfig):
     data_weight: float = 0.1
     """Weight of the data's joint likelihood at large t."""
 
+    @property
+    def copies(self) -> int:
+        return self.latents
+
     def __post_init__(self):
         self.positive("latents", "grid")
         self.in_range(0, 1, "small_share")
