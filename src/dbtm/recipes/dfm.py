@@ -29,4 +29,4 @@ def tinygsm(method: str = "dfm") -> RunConfig:
 
 def _sections(method: str, start: int) -> tuple[Any, Any]:
     cls = METHODS.get(method)
-    return cls.Config(start=start), cls.Options(nfe=4)
+    return cls.Config(start=start, map_c=1e-6), cls.Options(nfe=4)

@@ -1,21 +1,26 @@
 """DFM on the reference problem: zero gradient at the exact map by both targets, surgery, weights, the sampler."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from dbtm.config import override
+from dbtm.config import TrainConfig, override
+from dbtm.core.errors import UsageError
+from dbtm.core.registry import METHODS
 from dbtm.evals.training_cost import Pass, count_passes
 from dbtm.methods.base import backward
 from dbtm.methods.flow.dfm import DFM, EulerianDFM, without_conflict
 from dbtm.methods.flow.readout import Readout
 from dbtm.recipes import recipe
 from dbtm.theory.clock import RecoveryClock
+from dbtm.train.pace import OPEN
 from tests.methods.flow.exact import Exact, X, denoiser, two_time
 from tests.methods.flow.test_flm import posterior
 from tests.methods.reference import ALL, P, V, chi_square, examples, run_of, sampled
 from tests.methods.test_denominator import method_of
 
-N = 5_000
+N, LAST = 5_000, TrainConfig().steps - 1  # samples; the last step of a run, when both terms are trained
 
 
 def at(*t):
@@ -70,6 +75,28 @@ def test_no_gradient_at_the_exact_map_by_the_derivative():
     network.zero_grad()
     method.map(batch, slice(0, None), s, s, t)[0].backward()
     assert network.free.grad.abs().max() > 1e-4  # the test would notice
+
+
+def test_a_small_error_of_the_map_has_a_small_gradient():
+    """With a tiny constant in its weight it would have one of unit length, whatever its size."""
+    z = denoiser(X, at(0.5)).log()[0]
+    grown = {}
+    for c in (1e-6, EulerianDFM.Config().map_c):
+        sizes = []
+        for error in (0.1, 0.01):
+            method = run_of(EulerianDFM, map_c=c)
+            network = method.network = exact(rows=1)
+            target = (z + error * torch.tensor([1.0, 0.0, -1.0])).softmax(-1)
+            trunk = z[None] + network.free
+            free, w = torch.ones(1, 2, dtype=torch.bool), at(0.0)
+            readout, adaptive = Readout(network, 0.0), (c, method.settings.r)
+            batch = examples(ALL[:1])
+            loss, _ = method.weighted(batch, readout, trunk, lambda i, p=target: p[i], free, w, adaptive)
+            loss.backward()
+            sizes.append(network.free.grad.norm().item())
+        grown[c] = sizes[0] / sizes[1]
+    assert grown[1e-6] < 1.2
+    assert 9 < grown[EulerianDFM.Config().map_c] < 11
 
 
 def test_the_denoisers_gradient_vanishes_where_weights_do_not_matter():
@@ -136,6 +163,16 @@ def test_with_the_exact_map_every_number_of_steps_gives_the_law(k):
     assert chi_square(trace.tokens, P) > 1e-4
 
 
+def test_the_map_starts_with_the_last_fifth_of_a_run():
+    for name in ("dfm", "dfm-esd"):
+        config = override(recipe("markov").by(name), ["train.steps=10", "optim.warmup=1"])
+        method = METHODS.get(name)(config)
+        assert [method.phase(step)[0] for step in range(10)] == [0] * 8 + [1] * 2
+        by_clock = METHODS.get(name)(override(config, [f"train.steps={OPEN}"]))
+        with pytest.raises(UsageError, match=r"set method\.start"):
+            by_clock.check_start(True)
+
+
 def test_before_the_start_all_rows_learn_the_denoiser():
     method = run_of(DFM, start=5)
     assert [method.phase(step) for step in (4, 5)] == [(0,), (1,)]
@@ -152,7 +189,7 @@ def test_before_the_start_all_rows_learn_the_denoiser():
 @pytest.mark.parametrize("name", ["dfm", "dfm-esd"])
 def test_a_step_reaches_every_weight(name):
     method = method_of(name)
-    terms = backward(method, examples(torch.randint(0, 4, (6, 5))))
+    terms = backward(method, replace(examples(torch.randint(0, 4, (6, 5))), step=LAST))
     assert terms["loss"].isfinite()
     assert not [key for key, p in method.network.named_parameters() if p.grad is None]
 
@@ -161,17 +198,18 @@ def test_a_step_reaches_every_weight(name):
 @pytest.mark.parametrize("name", ["dfm", "dfm-esd", "cfm"])
 def test_the_objective_can_be_measured_without_gradients(name):
     method, tokens = method_of(name), torch.randint(0, 4, (6, 5))
-    want = sum(float(part.loss.detach()) for part in method.parts(examples(tokens)))
+    batch = replace(examples(tokens), step=LAST)
+    want = sum(float(part.loss.detach()) for part in method.parts(batch))
     with torch.no_grad():
-        assert sum(float(part.loss) for part in method.parts(examples(tokens))) == pytest.approx(want)
+        assert sum(float(part.loss) for part in method.parts(batch)) == pytest.approx(want)
 
 
 def test_a_step_costs_what_the_card_says():
     """Half of the rows 3, the others 5 by two steps, and 5 and the tangent's scores by the derivative."""
-    config = recipe("markov").by("dfm")
+    config = override(recipe("markov").by("dfm"), ["method.start=0"])
     assert count_passes(config) == {Pass("map", gradient=True): 64, Pass("map", gradient=False): 64}
     assert count_passes(override(config, ["method.start=10"])) == {Pass("map", gradient=True): 64}
-    assert count_passes(recipe("markov").by("dfm-esd")) == {
+    assert count_passes(override(recipe("markov").by("dfm-esd"), ["method.start=0"])) == {
         Pass("map", gradient=True): 32,
         Pass("map", gradient=True, tangent=True): 32,
         Pass("map", gradient=False): 32,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dbtm import losses
 from dbtm.config import ModelConfig, Shape
+from dbtm.core.errors import UsageError
 from dbtm.kernels.product import product
 from dbtm.losses.soft_head import Target
 from dbtm.methods import register_method
@@ -27,6 +28,7 @@ from dbtm.methods.flow.options import MapConfig, noise_of
 from dbtm.methods.flow.pairs import draw_pairs, two_steps
 from dbtm.methods.flow.readout import Readout
 from dbtm.methods.flow.walk import walk
+from dbtm.methods.rounds import MOST_STEPS
 from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
 from dbtm.sampling.prior import Prior
@@ -38,6 +40,7 @@ NOISE = 61  # stream of random numbers of training
 FLOOR = 1e-4  # least argument of the logarithm of the Eulerian target, below which a position is left out
 LINEAR = 0.1  # share of linear time in the clock
 HIDDEN = 32  # width of the learned weight's network
+DENOISER = 0.8  # share of a run that learns the denoiser alone: a map that learns with it from the beginning collapses
 
 
 class MixedClock:
@@ -77,21 +80,25 @@ class Config(MapConfig):
 
     logit_cap: float = 0.0
     """tanh cap on the logits before the softmax; 0 is off."""
-    start: int = 0
-    """Step from which on half of the rows learn the map; before it all of them learn the denoiser."""
+    start: int | None = None
+    """Step from which on half of the rows learn the map; before it all of them learn the denoiser. null: the last fifth
+    of the run."""
     c: float = 0.01
     """Denoiser's adaptive weight, (|prediction - token|^2 + c)^-r."""
     r: float = 0.5
     """Exponent of the adaptive weights; 0 is off."""
-    map_c: float = 1e-6
-    """ESD: the same constant of the map's adaptive weight."""
+    map_c: float = 1.0
+    """ESD: the same constant of the map's adaptive weight. With the published example, 1e-6, an error of any size has a
+    gradient of unit length."""
     surgery: bool = True
     """PSD: take out the map's gradient along the denoiser's where they point against each other."""
 
     def __post_init__(self):
         super().__post_init__()
         self.positive("c", "map_c")
-        self.not_negative("r", "start")
+        self.not_negative("r")
+        if self.start is not None:
+            self.not_negative("start")
 
 
 @dataclass(frozen=True)
@@ -116,9 +123,15 @@ class DFM(Method[Config, Options]):
 
     # -- training --------------------------------------------------------------------------------------------------
 
+    def check_start(self, initialised: bool) -> None:
+        super().check_start(initialised)
+        if self.settings.start is None and self.config.train.steps > MOST_STEPS:
+            raise UsageError("a run by the clock has no last fifth: set method.start, the map's first step")
+
     def phase(self, step: int) -> tuple[int, ...]:
         """Whether the map is trained."""
-        return (int(step >= self.settings.start),)
+        start = self.settings.start
+        return (int(step >= (DENOISER * self.config.train.steps if start is None else start)),)
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         """The denoiser on half of the rows, or on all of them before the map starts; the map on the others."""
