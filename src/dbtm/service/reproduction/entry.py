@@ -22,13 +22,14 @@ class Size:
     """How much work a small plan is. `TRIAL` is for tests: it does everything and learns nothing."""
 
     name: str
-    text_steps: int = 800
-    ril_steps: int = 200
-    samples: int = 48
-    sudoku_steps: int = 600
+    text_steps: int = 400
+    ril_steps: int = 100
+    """Of the second stage, and of a rival that is distilled."""
+    samples: int = 32
+    sudoku_steps: int = 300
     puzzles: int = 40
-    gsm_steps: int = 1_200
-    problems: int = 100
+    gsm_steps: int = 500
+    problems: int = 50
     budgets: tuple[int, ...] = (1, 4, 16)
     width: int = 64
 

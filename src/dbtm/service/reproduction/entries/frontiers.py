@@ -105,7 +105,7 @@ def _models_small(size: Size, which: str) -> dict[str, Train]:
 def _plan_small(which: str, figure: bool):
     def plan(size: Size) -> Plan:
         models = _models_small(size, which)
-        rivals, missing = trained(_RIVALS[which], runs.base(size), runs.OURS)
+        rivals, missing = trained(_RIVALS[which], runs.base(size), runs.OURS, size.ril_steps)
         steps: dict[str, Step] = {}
         for i, (name, run) in enumerate(models.items()):
             settings = _settings(size.budgets, SMALL_KNOBS)

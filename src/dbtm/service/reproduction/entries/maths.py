@@ -23,8 +23,8 @@ def tiny(size: Size) -> Train:
     """The recipe `gsm-small` at a size that a CPU trains in minutes."""
     changes = (
         "task.synthetic=1",
-        f"model.width={size.width if size.name == 'trial' else 96}",
-        f"model.depth={1 if size.name == 'trial' else 4}",
+        f"model.width={size.width}",
+        f"model.depth={1 if size.name == 'trial' else 3}",
         "model.heads=4",
         *_METHOD,
         "train.batch=16",
@@ -60,14 +60,14 @@ def standing_rates() -> dict[int, float]:
 
 
 def _differs(size: Size) -> str:
-    return DIFFERS.format(width=96, steps=size.gsm_steps, n=size.problems)
+    return DIFFERS.format(width=size.width, steps=size.gsm_steps, n=size.problems)
 
 
 # -- tab:gsm8k-nfe-ril -------------------------------------------------------------------------------------------------
 
 
 def _budgets_small(size: Size) -> Plan:
-    rivals, missing = trained(("FMLM+",), tiny(size), _METHOD)
+    rivals, missing = trained(("FMLM+",), tiny(size), _METHOD, size.gsm_steps // 4)
     steps = {"DBTM + ril": answered(size)}
     for name, run in rivals.items():
         steps[name] = Answered(model=run, budgets=steps["DBTM + ril"].budgets, n=size.problems, seconds=60)

@@ -9,10 +9,10 @@ OURS = ("method.quality.width=32", "method.quality.depth=1", "method.quality.hea
 LINEAR = ("model.backbone=delta",)
 NON_COMMIT = ("method.ril.commit=false", "method.distill.commit=false")
 DIFFERS = (
-    "Ours are maps of {width} channels and 3 blocks trained here for {steps:,} steps of 32 on made-up word problems "
-    "(V = 512, L = 32; or on your own text), {n} samples under the judge smollm2; the paper's have 140M to 178M "
-    "parameters, 100,000 to 200,000 steps of 512 on LM1B (L = 128) or OpenWebText (L = 1024), 1,024 samples under "
-    "GPT-2 Large. Our rollouts (ril) begin where 40 % of a text is clean: from pure noise they collapse at this size. "
+    "Ours are maps of {width} channels and 3 blocks trained here for {steps:,} steps of 32 on made-up stories of "
+    "two sentences (V = 400, L = 24; or on your own text), {n} samples under the judge smollm2; the paper's have 140M "
+    "to 178M parameters, 100,000 to 200,000 steps of 512 on LM1B (L = 128) or OpenWebText (L = 1024), 1,024 samples "
+    "under GPT-2 Large. Our rollouts (ril) begin where 40 % of a text is clean. "
     "Perplexities of different texts and judges do not compare: look at the order of the rows."
 )
 TAG = "other text, other judge"
@@ -41,7 +41,8 @@ def ril(size: Size, *changes: str, start: Train | None = None, linear: bool = Fa
     """The second stage, as the paper has it from half-way on: rollouts of depth 4 and self-distillation.
 
     Two things are not as in the paper: rollouts begin where 40 % of a text is clean, and the teacher is refreshed
-    twice. From pure noise, or with a teacher that follows its student closely, samples collapse at this size.
+    twice. On text at this size, from pure noise or with a teacher that follows its student closely, samples collapsed
+    (docs/text.md).
     """
     more, refresh = LINEAR if linear else (), max(1, size.ril_steps // 2)
     stage = ("method.ril.weight=0.5", "method.ril.depths=[4]", "method.ril.context=0.4", "method.distill.weight=1",

@@ -78,7 +78,7 @@ def _sweep_standing() -> Table:
 
 def _reasoning_small(size: Size) -> Plan:
     own = mini(size)
-    rivals, missing = trained(RIVALS, own, ())
+    rivals, missing = trained(RIVALS, own, (), size.sudoku_steps // 4)
     steps: dict = {
         "packaged": Solved(model="sudoku", clues=(*CLUES.values(),), n=size.puzzles, budgets=(4, 16), seconds=60),
         "mini": Solved(model=own, clues=(*MINI_CLUES.values(),), n=4 * size.puzzles, budgets=(4, 16), seconds=20),

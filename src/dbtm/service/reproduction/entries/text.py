@@ -49,7 +49,7 @@ def _budgets(row: str, budgets: Iterable[int], column: str = "{nfe} NFE", **opti
 
 def _rivals(size: Size, column: str, budgets: tuple[int, ...]) -> tuple[dict[str, Step], list[str]]:
     """Rivals that exist here; without their distillation they have a row that the paper has not."""
-    found, missing = trained((*RIVALS, *PLAIN), runs.base(size), runs.OURS)
+    found, missing = trained((*RIVALS, *PLAIN), runs.base(size), runs.OURS, size.ril_steps)
     steps: dict[str, Step] = {}
     for name, run in found.items():
         row = name if name in RIVALS else f"{name}, not distilled"
@@ -101,7 +101,7 @@ def _nfe_small(size: Size) -> Plan:
     few = budgets if size.name == "trial" else budgets[:5]
     packaged = _budgets("the packaged model, 8M parameters, V = 4096, L = 128", few)
     steps["packaged"] = Judged(model="text", settings=packaged, n=n // 2, seconds=60)
-    found, missing = trained(("FMLM", "DFM (PSD)", "DFM (ESD)", "FMLM+"), runs.base(size), runs.OURS)
+    found, missing = trained(("FMLM", "DFM (PSD)", "DFM (ESD)", "FMLM+"), runs.base(size), runs.OURS, size.ril_steps)
     for name, run in found.items():
         steps[name] = Judged(model=run, settings=_budgets(f"LM1B, {name}", budgets), n=n, seconds=25)
     return _small(steps, size, notes=missing_note(missing))

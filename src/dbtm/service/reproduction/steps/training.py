@@ -21,11 +21,11 @@ TICKS = 20  # times that a run tells how far it is, and asks whether to go on
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(Step):
-    """English of our own making: the questions of synthetic word problems. A user's own prepared text replaces it."""
+    """English of our own making, stories of two sentences. A user's own prepared text replaces it."""
 
     documents: int = 6_000
-    vocab: int = 512
-    length: int = 32
+    vocab: int = 400
+    length: int = 24
 
     def identity(self, resources: Resources) -> dict[str, Any]:
         if "text" in resources.data:
@@ -36,23 +36,23 @@ class Corpus(Step):
         return "text"
 
     def about(self) -> str:
-        return f"preparing text: {self.documents:,} made-up word problems, V = {self.vocab}, L = {self.length}"
+        return f"preparing text: {self.documents:,} made-up stories, V = {self.vocab}, L = {self.length}"
 
     def run(self, space: Workspace, progress: Progress) -> dict[str, Any]:
         if "text" in space.resources.data:
             return {"whose": "yours"}
-        from dbtm.tasks.gsm8k.synthetic import problem
+        from dbtm.service.reproduction.steps.sentences import story
         from dbtm.tasks.text import tokenizer as tokenizers
         from dbtm.tasks.text.prepare import Layout, assigned, prepare
         from dbtm.tasks.text.sources import Piece
 
         def documents() -> Iterator[Piece]:
-            return (Piece(problem(key).question, True) for key in range(self.documents))
+            return (Piece(story(key), True) for key in range(self.documents))
 
         out, layout = self.path(space), Layout(self.length, validation=0.05)
         texts = (item.text for item in assigned([(None, documents())], layout) if item.split == "train")
         words = tokenizers.train(texts, self.vocab)
-        prepare([(None, documents())], words, out, layout, about={"source": ["synthetic word problems, questions"]})
+        prepare([(None, documents())], words, out, layout, about={"source": ["made-up stories"]})
         return {"whose": "made up"}
 
     def path(self, space: Workspace) -> Path:
