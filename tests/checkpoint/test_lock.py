@@ -63,7 +63,7 @@ def test_a_damaged_note_of_the_holder_is_no_reason_to_fail(tmp_path):
 
 def test_pruning_spares_what_living_processes_write(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    host = checkpoint._own_name().rpartition("-")[0]
+    host = checkpoint.own_name().rpartition("-")[0]
     alive, dead = (tmp_path / f".writing-step-00000001-{host}-{pid}" for pid in (process.pid, 2**22 - 7))
     for path in (alive, dead):
         path.mkdir()

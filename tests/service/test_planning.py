@@ -107,3 +107,24 @@ def test_what_cannot_be_planned_is_refused_in_a_line():
     ):
         with pytest.raises(UsageError, match=message):
             plan(request)
+
+
+def test_sharded_weights_are_those_that_pytorch_leaves_on_a_device():
+    """PyTorch's fake process group: the first of 64 devices, whose rows `fully_shard` cuts."""
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from dbtm.methods.base import method_of
+    from dbtm.train.distributed import World
+    from dbtm.train.sharding import Sharded
+
+    config = override(recipe("lm1b"), ["model.width=128", "model.heads=2", "model.depth=3"])
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=64)
+    try:
+        for shards in (64, 8):
+            network = method_of(config).start().network
+            layout = Sharded(torch.device("cpu"), World(0, 64, 0, 8, True), shards)
+            held = sum(p.to_local().nbytes for p in layout.place(network).parameters())
+            assert held == pytest.approx(memory.state_memory(Work(config), shards, 0)["weights"], rel=0.02)
+    finally:
+        dist.destroy_process_group()

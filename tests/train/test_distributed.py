@@ -1,25 +1,28 @@
-"""Two gloo ranks equal one rank with two accumulation steps: same batches and noise, gradients to float64 round-off."""
+"""Several processes train what one does: same batches and noise, the same weights up to the order of a sum."""
 
 import json
 import os
-import random
-import socket
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
-import torch.multiprocessing as mp
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint import weights as averaged
+from dbtm.config import override
+from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm import DistillConfig
+from dbtm.recipes import recipe
 from dbtm.tasks.base import Batch, register
 from dbtm.tasks.toy import Markov
 from dbtm.train.loop import ASK_EVERY, Trainer
+from tests.train import workers
 from tests.train.test_resume import tiny_run
+
+pytest.importorskip("resource", reason="processes are forked")
 
 
 @register
@@ -34,64 +37,69 @@ class UnequalPrompts(Markov):
         return Batch(tokens, np.arange(self.length) < (np.asarray(index) % 5)[:, None])
 
 
-def run_config():
-    base = tiny_run(distill=DistillConfig())
-    base = replace(base, task=UnequalPrompts(vocab=5, length=6))
-    return replace(base, train=replace(base.train, steps=3, micro_batch=4))
-
-
-def double_trainer(out) -> Trainer:
+@pytest.fixture
+def doubles():
     """float64 throughout, so that the only difference left is the order of a sum."""
-    torch.set_num_threads(1)
-    trainer = Trainer(run_config(), out)
-    trainer.model.double()
-    trainer.ema.model.double()
-    return trainer
-
-
-def record(trainer: Trainer, path) -> None:
-    """One step's batches, noise and gradients, then the rest of the run."""
-    examples = next(trainer.batches())
-    seen = [(e.tokens, e.sample_key, trainer.method.draw_noise(e).dense()) for e in examples]
-    gradients = {}
-
-    def keep(model):
-        original(model)
-        gradients.update({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
-
-    original = trainer.world.average_gradients
-    object.__setattr__(trainer.world, "average_gradients", keep)
-    trainer._step(examples)
-    object.__setattr__(trainer.world, "average_gradients", original)
-    torch.save({"seen": seen, "gradients": gradients}, path)
-
-
-def rank_main(rank: int, port: int, folder: str) -> None:
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_default_dtype(torch.float64)
+    yield
     torch.set_default_dtype(torch.float32)
-    trainer = double_trainer(Path(folder) / "two")
-    record(trainer, Path(folder) / f"rank{rank}.pt")
-    trainer.world.leave()
 
 
-def free_port() -> int:
-    """Below the ports that the system hands out by itself, which another connection could be given meanwhile."""
-    for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as s, suppress(OSError):
-            s.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
+def run_config(layout="auto", micro_batch=4, clip=1.0, **train):
+    base = replace(tiny_run(), task=UnequalPrompts(vocab=5, length=6))
+    train = replace(base.train, micro_batch=micro_batch, layout=layout, **train)
+    return replace(base, train=train, optim=replace(base.optim, clip=clip))
 
 
-def test_two_ranks_equal_two_accumulation_steps(tmp_path):
-    alone = double_trainer(tmp_path / "one")
-    assert alone.micro_batches == 2
-    record(alone, tmp_path / "one.pt")
-    mp.spawn(rank_main, (free_port(), str(tmp_path)), nprocs=2)
-    targets = [int((~e.prompt).sum()) for e in next(alone.batches())]
-    assert targets[0] != targets[1]
-    one = torch.load(tmp_path / "one.pt", weights_only=True)
-    ranks = [torch.load(tmp_path / f"rank{r}.pt", weights_only=True) for r in range(2)]
+def whole(tensor):
+    return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
+
+
+def state(trainer):
+    """Everything that a run carries from step to step, whole."""
+    modules = {"model": trainer.model, "ema": trainer.ema.model, **trainer.method.frozen}
+    out = {f"{name}.{key}": whole(value) for name, m in modules.items() for key, value in m.state_dict().items()}
+    for number, optimizer in enumerate(trainer.optimizers):
+        for p, slots in optimizer.state.items():
+            key = next(name for name, q in trainer.model.named_parameters() if q is p)
+            out |= {f"optim{number}.{key}.{slot}": whole(torch.as_tensor(v)) for slot, v in slots.items()}
+    return out
+
+
+def take_steps(config, out, steps):
+    """A trainer after so many steps, and the gradients of each, averaged."""
+    trainer, gradients = Trainer(config, out), []
+    clip, batches = trainer.layout.clip, trainer.batches()
+
+    def keep(most):
+        named = trainer.model.named_parameters()
+        gradients.append({name: whole(p.grad) for name, p in named if p.grad is not None})
+        return clip(most)
+
+    trainer.layout.clip = keep
+    for _ in range(steps):
+        trainer._step(next(batches))
+        trainer.step += 1
+    return trainer, gradients
+
+
+# -- batches, noise and gradients ------------------------------------------------------------------------------------
+
+
+def seen(out, layout):
+    """One step's batches, noise and gradients."""
+    trainer = Trainer(replace(run_config(layout), method=tiny_run(distill=DistillConfig()).method), out)
+    examples = next(trainer.batches())
+    drawn = [(e.tokens, e.sample_key, trainer.method.draw_noise(e).dense()) for e in examples]
+    gradients = take_steps(trainer.config, out, 1)[1][0]
+    return {"seen": drawn, "gradients": gradients, "targets": [int((~e.prompt).sum()) for e in examples]}
+
+
+def test_two_ranks_equal_two_accumulation_steps(tmp_path, doubles):
+    one = seen(tmp_path / "one", "auto")
+    assert len(one["seen"]) == 2
+    assert one["targets"][0] != one["targets"][1]
+    ranks = workers.run(2, seen, tmp_path / "two", "replicate", folder=tmp_path)
     for m, rank in enumerate(ranks):
         for mine, theirs in zip(one["seen"][m], rank["seen"][0], strict=True):
             assert torch.equal(mine, theirs), "same batches and noise exactly"
@@ -101,12 +109,212 @@ def test_two_ranks_equal_two_accumulation_steps(tmp_path):
             torch.testing.assert_close(rank["gradients"][name], gradient, rtol=1e-10, atol=1e-13)
 
 
+# -- layouts -----------------------------------------------------------------------------------------------------------
+
+LAYOUTS = {"replicate": 4, "shard": 4, "hybrid": 2, "hybrid, recomputed": 2}  # processes per node
+
+
+def in_every_layout(out):
+    """Weights, averages, teacher and optimizers after three steps, and the bytes that this process holds of them."""
+    found = {}
+    for name, in_node in LAYOUTS.items():
+        os.environ["LOCAL_WORLD_SIZE"] = str(in_node)
+        config = run_config(name.split(",")[0], micro_batch=2, recompute="recomputed" in name)
+        trainer, gradients = take_steps(config, out / name, 3)
+        kept = [v for o in trainer.optimizers for s in o.state.values() for v in s.values() if torch.as_tensor(v).ndim]
+        held = {"weights": [*trainer.model.parameters()], "average": [*trainer.ema.model.parameters()]}
+        held |= {"frozen": [*trainer.method.frozen["teacher"].parameters()], "optimizer": kept}
+        size = {key: sum(_local(x).nbytes for x in tensors) for key, tensors in held.items()}
+        found[name] = {"state": state(trainer), "gradients": gradients, "bytes": size}
+    return found
+
+
+def _local(tensor):
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def test_four_processes_in_every_layout_train_what_one_does(tmp_path, doubles):
+    """Every term of the objective, dropout, a teacher that is refreshed, Muon and Adam; 2 x 2 as two nodes."""
+    from dbtm.service.planning.memory import state_memory
+    from dbtm.service.planning.work import Work
+
+    trainer, gradients = take_steps(run_config(micro_batch=2), tmp_path / "one", 3)
+    expected, work = state(trainer), Work(run_config())
+    ranks = workers.run(4, in_every_layout, tmp_path, folder=tmp_path)
+    for name, in_node in LAYOUTS.items():
+        for rank in ranks:
+            for mine, theirs in zip(gradients, rank[name]["gradients"], strict=True):
+                assert mine.keys() == theirs.keys()
+                for key in mine:
+                    torch.testing.assert_close(theirs[key], mine[key], rtol=1e-10, atol=1e-13)
+            assert rank[name]["state"].keys() == expected.keys()
+            for key, value in expected.items():
+                torch.testing.assert_close(rank[name]["state"][key], value, rtol=1e-9, atol=1e-11)
+        planned = state_memory(work, 1 if name == "replicate" else in_node, frozen=1)
+        for part in ("weights", "average", "frozen", "optimizer"):
+            held = sum(rank[name]["bytes"][part] for rank in ranks) / 4
+            assert held == pytest.approx(2 * planned[part], rel=0.01), "planned in float32, held in float64"
+
+
+def bits(out, layout):
+    return state(take_steps(run_config(layout, clip=0.0).by("mdlm"), out, 3)[0])
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_where_sums_have_one_order_the_bits_are_the_same(tmp_path, size):
+    """Of two gradients, where the objective has one part per micro-batch. A clipped norm is summed by shards: so
+    clipping is off here.
+    """
+    expected = bits(tmp_path / "one", "auto")
+    for layout in ("shard",) if size == 1 else ("replicate", "shard"):
+        folder = tmp_path / f"{layout}-results"
+        folder.mkdir()
+        for rank in workers.run(size, bits, tmp_path / layout, layout, folder=folder):
+            assert rank.keys() == expected.keys()
+            assert all(torch.equal(rank[key], value) for key, value in expected.items())
+
+
+def test_recomputed_activations_change_nothing(tmp_path):
+    plain, again = (
+        state(take_steps(run_config(recompute=recompute), tmp_path / str(recompute), 3)[0])
+        for recompute in (False, True)
+    )
+    assert all(torch.equal(again[key], value) for key, value in plain.items())
+
+
+def sent_early(out):
+    """Buckets that were on their way when the last backward pass ended, by step."""
+    trainer, early = Trainer(run_config("replicate", micro_batch=2), out), []
+    averaging, batches = trainer.layout.averaging, trainer.batches()
+    finish = averaging.finish
+
+    def count():
+        early.append(averaging.next)
+        finish()
+
+    averaging.finish = count
+    for _ in range(4):
+        trainer._step(next(batches))
+        trainer.step += 1
+    return {"early": early, "buckets": len(averaging.buckets)}
+
+
+def test_gradients_are_sent_within_the_backward_pass(tmp_path, monkeypatch):
+    """From the second step of a phase on; self-distillation starts a new one after two steps, and refreshes."""
+    monkeypatch.setattr("dbtm.train.averaging.BUCKET", 4096)
+    for rank in workers.run(2, sent_early, tmp_path / "run", folder=tmp_path):
+        assert rank["buckets"] > 3
+        assert rank["early"] == [0, rank["buckets"], 0, rank["buckets"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["train.layout=shard"], r"train.layout=shard is for several processes: start them with torchrun"),
+        (["train.layout=hybrid"], r"train.layout=hybrid is for several processes"),
+    ],
+)
+def test_layouts_for_several_processes_are_refused_for_one(tmp_path, changes, message):
+    with pytest.raises(UsageError, match=message):
+        Trainer(override(recipe("markov"), [*changes, "train.device=cpu"]), tmp_path / "run")
+
+
+def refusals(out):
+    said = []
+    for method, changes in (("cfm", []), ("dfm", ["method.surgery=true"])):
+        config = override(recipe("markov").by(method), [*changes, "train.device=cpu", "train.layout=shard"])
+        with pytest.raises(UsageError) as refused:
+            Trainer(config, out)
+        said.append(str(refused.value))
+    return said
+
+
+def test_methods_that_need_whole_weights_say_so(tmp_path):
+    (said,) = workers.run(1, refusals, tmp_path / "run", folder=tmp_path)
+    assert all("set train.layout=replicate" in line for line in said)
+
+
+# -- checkpoints and evaluation of several processes -------------------------------------------------------------------
+
+
+def trained(out, layout, steps, in_node):
+    os.environ["LOCAL_WORLD_SIZE"] = str(in_node)
+    config = run_config(layout, micro_batch=2, steps=steps, checkpoint_every=2)
+    config = replace(config, optim=replace(config.optim, schedule="constant"))  # whatever the number of steps
+    Trainer(config, out, resume=True).run()
+
+
+def test_a_run_moves_between_layouts_and_numbers_of_devices(tmp_path, doubles):
+    """One process, two sharded, four as two nodes, two replicated, one: the weights of an undisturbed run."""
+    trained(tmp_path / "whole", "auto", 8, 1)
+    run = tmp_path / "run"
+    trained(run, "auto", 3, 1)
+    for size, layout, steps, in_node in ((2, "shard", 4, 2), (4, "hybrid", 5, 2), (2, "replicate", 7, 2)):
+        results = tmp_path / layout
+        results.mkdir()
+        workers.run(size, trained, run, layout, steps, in_node, folder=results)
+        checkpoint.verify(checkpoint.latest(run))
+        assert checkpoint.latest(run).name == f"step-{steps:08d}"
+    assert averaged.names(checkpoint.latest(run)) == ["ema-00001.safetensors", "ema-00002.safetensors"]
+    same_samples_when_exported(run, tmp_path / "exported")
+    trained(run, "auto", 8, 1)
+    for part in ("model", "ema", "optim", "teacher"):
+        one, moved = (checkpoint.read_tensors(checkpoint.latest(folder), part) for folder in (tmp_path / "whole", run))
+        assert one.keys() == moved.keys()
+        for key, value in one.items():
+            torch.testing.assert_close(moved[key], value, rtol=1e-8, atol=1e-10)
+    assert not list(run.glob(".*-step-*"))
+
+
+def same_samples_when_exported(run, out):
+    """A folder of several processes is loaded as it is, and made into one of whole files that says the same."""
+    import dbtm
+    from dbtm.service.gathering import gather
+
+    assert gather(run, out) == out
+    checkpoint.verify(out)
+    newest = checkpoint.latest(run)
+    assert {path.name for path in out.iterdir()} >= {"ema.safetensors", "optim.safetensors", "config.json"}
+    for part in ("model", "ema", "optim", "teacher"):
+        one, other = checkpoint.read_tensors(newest, part), checkpoint.read_tensors(out, part)
+        assert one.keys() == other.keys()
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+    a, b = (dbtm.load(folder).sample(3, nfe=2).tokens for folder in (run, out))
+    assert (a == b).all()
+    with pytest.raises(UsageError, match="is not empty"):
+        gather(run, out)
+
+
+def evaluated(out):
+    """The rows that a task is measured on, and what the record of the run says of them."""
+    rows = []
+
+    def measure(sampler, seed):
+        rows.append(torch.from_numpy(sampler.sample(50, seed=seed, nfe=2).tokens))
+        given = np.tile(np.arange(6) % 5, (21, 1))
+        rows.append(torch.from_numpy(sampler.sample(tokens=given, clean=given < 2, seed=seed, nfe=3).tokens))
+        return {"score": float(rows[0].float().mean())}
+
+    trainer = Trainer(run_config("shard" if "RANK" in os.environ else "auto", steps=3), out, evaluate=measure)
+    trainer.run()
+    return rows
+
+
+def test_all_processes_sample_for_an_evaluation(tmp_path, doubles):
+    one = evaluated(tmp_path / "one")
+    first, second = workers.run(2, evaluated, tmp_path / "two", folder=tmp_path)
+    assert not second, "the first process measures"
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(one, first, strict=True))
+    assert checkpoint.best(tmp_path / "two") == checkpoint.best(tmp_path / "one")
+
+
 def test_torchrun_trains_and_resumes(tmp_path):
     """The documented command, on two CPU processes: it trains, saves once, continues, and stops together."""
 
     def run(steps: int, *options: str) -> str:
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
-        command += [str(free_port()), "-m", "dbtm", "train", "markov", "--out", str(tmp_path), "--resume", "auto"]
+        command += [str(workers.free_port()), "-m", "dbtm", "train", "markov", "--out", str(tmp_path)]
+        command += ["--resume", "auto"]
         settings = ["train.batch=8", "train.log_every=1", "optim.warmup=1", "train.device=cpu"]
         settings += ["model.width=16", "model.depth=1", "model.heads=2"]  # the last step is followed by an evaluation
         for setting in (f"train.steps={steps}", *settings):

@@ -10,6 +10,9 @@
       tokenizer.json ...  small files of the task, which it needs to make sense of samples
       manifest.json       sha256 of every other file
 
+Several processes write it together, each its own pieces of every part: ema-00001.safetensors, ema-00002.safetensors ...
+(parts.py, together.py); whoever reads a part gets it whole, or the rows asked for.
+
 A checkpoint is written under a temporary name, synced, and renamed; an old one is renamed away before it is deleted.
 So a folder named step-* is complete at every moment, whenever the process is killed. Nothing is ever unpickled.
 """
@@ -25,9 +28,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
+from dbtm.checkpoint.parts import Part
 from dbtm.core import atomic, process
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
@@ -48,18 +52,13 @@ def write(
     """Write one checkpoint: {name: tensors} as safetensors, {name: JSON-able or text} as JSON, {file name: text} as it
     is. Atomic: where the disk is full, or the process is interrupted, nothing of it is left.
     """
-    temporary = folder.with_name(f".writing-{folder.name}-{_own_name()}")
+    temporary = folder.with_name(f".writing-{folder.name}-{own_name()}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
-        _fill(temporary, tensors, documents, files or {})
-        for path in [*temporary.iterdir(), temporary]:
-            atomic.sync(path)
-        if folder.exists():  # the same step again (a resumed run): the old one steps aside first
-            _remove(folder)
-        temporary.rename(folder)
-        atomic.sync(folder.parent)
+        fill(temporary, tensors, documents, files or {})
+        put_in_place(temporary, folder)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
         raise UsageError(
@@ -70,12 +69,14 @@ def write(
     return folder
 
 
-def _fill(
+def fill(
     temporary: Path,
     tensors: dict[str, dict[str, torch.Tensor]],
-    documents: dict[str, Any],
+    documents: Mapping[str, Any],
     files: Mapping[str, str],
+    known: Mapping[str, str] | None = None,
 ) -> None:
+    """The files of a checkpoint, its manifest last; `known` are the sha256 of files that lie there already."""
     for name, values in tensors.items():
         save_file({k: v.detach().cpu().contiguous() for k, v in values.items()}, temporary / f"{name}.safetensors")
     for name, document in documents.items():
@@ -83,11 +84,22 @@ def _fill(
         (temporary / f"{name}.json").write_text(text, encoding="utf-8")
     for name, text in files.items():
         (temporary / name).write_text(text, encoding="utf-8")
-    manifest = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
+    known = known or {}
+    manifest = {path.name: known.get(path.name) or sha256(path) for path in sorted(temporary.iterdir())}
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-def _own_name() -> str:
+def put_in_place(temporary: Path, folder: Path) -> None:
+    """Sync a complete folder and give it its name."""
+    for path in [*temporary.iterdir(), temporary]:
+        atomic.sync(path)
+    if folder.exists():  # the same step again (a resumed run): the old one steps aside first
+        _remove(folder)
+    temporary.rename(folder)
+    atomic.sync(folder.parent)
+
+
+def own_name() -> str:
     """Of this process, for folders that it is at work on."""
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:40] or "host"
     return f"{host}-{os.getpid()}"
@@ -98,14 +110,14 @@ def _dead(leftover: Path) -> bool:
     process of another machine cannot be at work.
     """
     host, _, pid = leftover.name.rpartition("-")
-    if not host.endswith(_own_name().rpartition("-")[0]) or not pid.isdigit():
+    if not host.endswith(own_name().rpartition("-")[0]) or not pid.isdigit():
         return True
     return not process.alive(int(pid))
 
 
 def _remove(folder: Path) -> None:
     """Delete a checkpoint so that a kill on the way never leaves half of it under its name."""
-    aside = folder.with_name(f".removing-{folder.name}-{_own_name()}")
+    aside = folder.with_name(f".removing-{folder.name}-{own_name()}")
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
@@ -130,10 +142,13 @@ def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return manifest
 
 
-def verify(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Refuse a checkpoint with a missing, truncated or altered file, by name; no link may lead out of the folder."""
-    for name, digest in listed(folder, names or ["config.json"]).items():
-        if names is not None and name not in names:
+def verify(folder: Path, names: Iterable[str] | None = None, share: tuple[int, int] = (0, 1)) -> None:
+    """Refuse a checkpoint with a missing, truncated or altered file, by name; no link may lead out of the folder.
+
+    One of n processes that verify it together reads every n-th file: `share` is (its number, n).
+    """
+    for number, (name, digest) in enumerate(listed(folder, names or ["config.json"]).items()):
+        if (names is not None and name not in names) or number % share[1] != share[0]:
             continue
         path = folder / name
         if not path.is_file():
@@ -160,31 +175,14 @@ def read_document(path: Path) -> Any:
 
 def read_shapes(folder: Path, name: str) -> dict[str, tuple[int, ...]]:
     """{name: shape} of a file of tensors, from its header alone."""
-    path = folder / f"{name}.safetensors"
-    if not path.is_file():
-        raise UsageError(f"{folder} has no {path.name}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 - no dictionary
-    except Exception as error:  # SafetensorError, OSError, and what a strange type of numbers ends in
-        raise UsageError(f"{path} is damaged: {_line(error)}") from None
+    with Part(folder, name) as part:
+        return part.shapes()
 
 
 def read_tensors(folder: Path, name: str, device: str | torch.device = "cpu") -> dict[str, torch.Tensor]:
-    path = folder / f"{name}.safetensors"
-    if not path.is_file():
-        raise UsageError(f"{folder} has no {path.name}")
-    try:
-        return load_file(path, device=str(device))
-    except MemoryError:
-        raise
-    except Exception as error:  # as above
-        raise UsageError(f"{path} is damaged: {_line(error)}") from None
-
-
-def _line(error: Exception) -> str:
-    """What a library says of a file, in one short line; it may quote the file."""
-    return repr((str(error).strip() or type(error).__name__).split("\n")[0][:200])[1:-1]
+    """A part of a checkpoint, whole, however many files it lies in."""
+    with Part(folder, name) as part:
+        return {key: part.read(key, device=device) for key in part.entries}
 
 
 def read_state(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Loading a trained model: `dbtm.load(checkpoint)` gives a Sampler."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +12,7 @@ from torch import Tensor
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint import weights as averaged
 from dbtm.checkpoint.migrate import read_config
+from dbtm.checkpoint.parts import Part
 from dbtm.core.device import fast_bf16, pick_device
 from dbtm.core.errors import UsageError
 from dbtm.methods.base import Method, method_of
@@ -100,6 +101,19 @@ def _refuse_other_shapes(network: Backbone, shapes: Shapes, where: Path) -> None
         if wanted.get(key) != shapes.get(key):
             has, needs = (str(list(x[key])) if key in x else "nothing" for x in (shapes, wanted))
             raise UsageError(f"{where} does not fit its configuration: {key[:80]!r} is {has}, not {needs}")
+
+
+def put_rows(network: torch.nn.Module, part: Part, rows_of: Callable[[Tensor], slice | None]) -> None:
+    """The same for a network that is cut over devices: each reads the rows that it holds, by `rows_of`."""
+    own = network.state_dict()
+    if part.shapes() != {name: tuple(value.shape) for name, value in own.items()}:
+        raise UsageError(f"{part.where} does not fit its configuration")
+    for name, mine in own.items():
+        value = part.read(name, rows_of(mine))
+        if mine.is_floating_point() and not (value.dtype in _FLOATS and bool(value.isfinite().all())):
+            raise UsageError(f"{part.where} is damaged: {name[:80]!r} has weights that are not finite numbers")
+        here = mine.to_local() if hasattr(mine, "to_local") else mine
+        here.copy_(value)
 
 
 def put(network: torch.nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:

@@ -1,6 +1,7 @@
 """The averaged weights of a checkpoint: one file as they were trained, or packed into 8 bits per number.
 
     ema.safetensors                          as trained
+    ema-00001.safetensors ...                as trained, in pieces that several processes wrote (parts.py)
     ema-1.safetensors, ema-2.safetensors ...  packed, each file of at most 16 MiB
       NAME           int8 (rows, ...)   round(weight / scale of its row), in [-127, 127]
       scale/NAME     float32 (rows,)
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.parts import files_of
 from dbtm.core.errors import UsageError
 
 WHOLE = "ema.safetensors"
@@ -31,6 +33,8 @@ _CLIPS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # shares of a row's largest wei
 def names(folder: Path) -> list[str]:
     """The files of the averaged weights, as the manifest lists them."""
     listed = checkpoint.listed(folder, {"config.json"})
+    if pieces := [name for name in files_of(listed, "ema") if name != WHOLE]:
+        return pieces
     parts = sorted((name for name in listed if _PART.fullmatch(name)), key=lambda name: (len(name), name))
     if WHOLE in listed or not parts:
         checkpoint.listed(folder, {WHOLE})  # which refuses a folder without weights
@@ -43,7 +47,7 @@ def names(folder: Path) -> list[str]:
 def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """{name: shape} of the weights, from the files' headers alone."""
     found: dict[str, tuple[int, ...]] = {}
-    for name in names(folder):
+    for name in _files(folder):
         found |= checkpoint.read_shapes(folder, name.removesuffix(".safetensors"))
     return {key: shape for key, shape in found.items() if not key.startswith(_SCALE)}
 
@@ -51,7 +55,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 def read(folder: Path) -> dict[str, Tensor]:
     """The weights; what was packed comes back in bfloat16, which is finer than 8 bits are."""
     stored: dict[str, Tensor] = {}
-    for name in names(folder):
+    for name in _files(folder):
         part = checkpoint.read_tensors(folder, name.removesuffix(".safetensors"))
         if twice := stored.keys() & part.keys():
             raise UsageError(f"{folder} is damaged: {min(twice)[:80]!r} is in two files")
@@ -60,6 +64,17 @@ def read(folder: Path) -> dict[str, Tensor]:
     for key, scale in scales.items():
         stored[key] = _unpacked(stored.get(key), scale, folder, key)
     return stored
+
+
+def in_pieces(folder: Path) -> bool:
+    """Whether several processes wrote them."""
+    found = names(folder)
+    return found != [WHOLE] and set(found) == set(files_of(found, "ema"))
+
+
+def _files(folder: Path) -> list[str]:
+    """The files to be read one by one; pieces stand for the whole file."""
+    return [WHOLE] if in_pieces(folder) else names(folder)
 
 
 def digest(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""`dbtm export`: a trained map for other runtimes."""
+"""`dbtm export`: a trained map for other runtimes, or a checkpoint of several processes as one folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,16 +8,30 @@ import typer
 from dbtm.cli import files
 from dbtm.cli.console import say
 from dbtm.cli.options import Checkpoint
+from dbtm.core.errors import UsageError
 
 
 def export(
     checkpoint: Checkpoint,
-    onnx: Annotated[Path, typer.Option(help="Write one refinement round as an ONNX file, weights included.")],
+    onnx: Annotated[
+        Path | None, typer.Option(help="Write one refinement round as an ONNX file, weights included.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a new folder with one file per part, whoever wrote the checkpoint.")
+    ] = None,
     scorer: Annotated[
         str | None, typer.Option(help="What is committed first: confidence, quality or spread (default: its own).")
     ] = None,
 ) -> None:
-    """Export a trained map for other runtimes."""
+    """Export a trained map for other runtimes, or gather a checkpoint that several processes wrote into one folder."""
+    if (onnx is None) == (out is None):
+        raise UsageError("give either --onnx FILE or --out FOLDER")
+    if out is not None:
+        from dbtm.service.gathering import gather
+
+        say(gather(checkpoint, out))
+        return
+    assert onnx is not None
     files.check("--onnx", onnx)
     from dbtm.service.exporting import export_onnx
 

@@ -72,6 +72,10 @@ class TrainConfig(Section):
     """Dtype of the matrix products; weights stay float32."""
     compile: bool = False
     """Compile the blocks."""
+    layout: Literal["auto", "replicate", "shard", "hybrid"] = "auto"
+    """Several GPUs: whole weights on each (replicate), cut over all (shard) or over those of a node (hybrid)."""
+    recompute: bool = False
+    """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, a third more time."""
     graph: bool = False
     """On a GPU, replay the step as one CUDA graph: for small models whose kernels are shorter than their launches."""
     log_every: int = 50

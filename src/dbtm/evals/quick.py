@@ -212,8 +212,7 @@ def gsm8k(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 def _in_batches(sampler: Sampler) -> Sampler:
     """A sampler of batches whose logits fit."""
     shape = sampler.network.shape
-    size = max(1, min(sampler.batch, MOST_LOGITS // (shape.length * shape.vocab)))
-    return Sampler(sampler.method, sampler.network, sampler.options, sampler.task, size)
+    return sampler.in_batches(max(1, MOST_LOGITS // (shape.length * shape.vocab)))
 
 
 TASKS: dict[str, Callable[[Sampler, Any, int], dict[str, float]]] = {

@@ -173,6 +173,9 @@ class Method(Generic[Settings, SampleOptions]):
     def check_length(self, steps: int) -> None:
         """Refuse a run of so many steps: asked when the length becomes known on the way (a run by the clock)."""
 
+    def check_sharding(self) -> None:
+        """Refuse weights that are cut over devices, where a step needs all of them at once."""
+
     def parts(self, examples: Examples) -> Iterator[Part]:
         """The objective in parts: each is backpropagated before the next is asked for, so that only one part's
         activations are alive at a time. A term may come in several parts; they add up.

@@ -77,6 +77,7 @@ class Backbone(nn.Module):
         )
         self.head = Head(config.width, shape.vocab)
         self.compute_dtype: torch.dtype | None = None  # None: the dtype of the weights
+        self.foldable = True  # False where weights are cut over devices: folded ones would be whole
         self._rotary: dict[tuple, tuple[Tensor, Tensor]] = {}
 
     @property
@@ -190,8 +191,15 @@ class Backbone(nn.Module):
         """Fold constants into the matrices they stand next to, for sampling. Undone by whatever may change the weights:
         training mode, loading, moving to another device or dtype.
         """
-        self.trunk.keep_folded(self.dtype)
+        if self.foldable:
+            self.trunk.keep_folded(self.dtype)
         return self
+
+    def touch(self, x: Tensor | None) -> Tensor | None:
+        """A copy of x. A way into the network that computes nothing, for what is done to weights before or after a pass
+        (train/sharding.py).
+        """
+        return None if x is None else x.clone()
 
     def unfold(self) -> None:
         for module in self.modules():

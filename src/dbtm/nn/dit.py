@@ -1,8 +1,11 @@
 """The DiT trunk (app:general-exp-details): adaLN from a learned constant or, where a method needs it, from times."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from dbtm.kernels.product import product
 from dbtm.nn.cache import Cache, LayerCache
@@ -167,6 +170,7 @@ class DiT(nn.Module):
         """`mixers` names the blocks' mixers, attn or gdn; attention everywhere unless it is given."""
         super().__init__()
         self.loops, self.times = loops, times
+        self.recompute = False  # keep only the blocks' inputs for the backward pass
         kind = TimedBlock if times else Block
         if not times:
             self.constant = nn.Parameter(torch.randn(cond_dim) * cond_dim**-0.5)
@@ -210,16 +214,22 @@ class DiT(nn.Module):
         for loop in range(self.loops):
             for number, block in enumerate(self.blocks):
                 past = {} if cache is None else {"cache": cache.layer(loop * len(self.blocks) + number)}
-                x, dx = block(x, dx, self.constant, rotary, dtype, **past)
+                x, dx = self.run(block, x, dx, self.constant, rotary, dtype, **past)
         y, dy = self.norm(x, dx)
         return y.to(dtype), None if dy is None else dy.to(dtype)
+
+    def run(self, block: nn.Module, x: Tensor, *others: Any, **past: Any) -> Dual:
+        """One block; recomputed in the backward pass where that is asked for, with the same dropout."""
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(block, x, *others, use_reentrant=False, **past)
+        return block(x, *others, **past)
 
     def timed_forward(self, x: Tensor, dx: Tensor | None, rotary, dtype: torch.dtype, condition: Dual) -> Dual:
         if dx is None and condition[1] is not None:
             dx = torch.zeros_like(x)  # the tangent enters through the condition alone
         for _ in range(self.loops):
             for block in self.blocks:
-                x, dx = block(x, dx, condition, rotary, dtype)
+                x, dx = self.run(block, x, dx, condition, rotary, dtype)
         shift, scale = linear_dual(self.modulation, *condition, parts=2)
         return narrow(modulate(self.norm.unit(x, dx), self.norm.weight, scale, shift), dtype)
 

@@ -1,5 +1,6 @@
 """The sampler a user holds: a method, its network, its options, and batches of any number of samples."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -53,6 +54,12 @@ class Sampler:
     def has_budget(self) -> bool:
         """Whether the number of network evaluations can be chosen."""
         return hasattr(self.options, "nfe")
+
+    def in_batches(self, size: int) -> "Sampler":
+        """The same with batches of at most so many samples."""
+        other = copy.copy(self)
+        other.batch, other._made = min(size, self.batch), None
+        return other
 
     def compile(self, backend: str = "inductor") -> "Sampler":
         """Compile the network's blocks, for any batch size, and on a GPU replay its passes as CUDA graphs: worth a
@@ -109,13 +116,15 @@ class Sampler:
         cancelled: Callable[[], bool] | None = None,
         on_round: Callable[[Round], None] | None = None,
         others: int = 0,
+        numbered_from: int = 0,
         **options: Any,
     ) -> Trace:
         """n samples from nothing, or one for every row of `tokens`, of which the positions in `clean` are given.
 
         Options are those of the method's sampler (`Method.Options`). `progress` is called with the number of samples
         done, `on_round` with every round of every batch; `cancelled` is asked before every network evaluation. With
-        `others`, rounds tell so many of the most likely tokens, where the method can.
+        `others`, rounds tell so many of the most likely tokens, where the method can. A sample's noise depends on the
+        seed and its number, which counts from `numbered_from`.
         """
         if (n is None) == (tokens is None):
             raise UsageError("give either a number of samples or tokens with the mask of what is given")
@@ -132,7 +141,7 @@ class Sampler:
             traces, evaluator = [], self.evaluator()
             for first in range(0, len(tokens), self.batch):
                 rows = slice(first, first + self.batch)
-                given = self.given(tokens[rows], None if clean is None else clean[rows], first)
+                given = self.given(tokens[rows], None if clean is None else clean[rows], numbered_from + first)
                 self.method.check_given(given)
                 watch = Watch(len(given.tokens), self.device, trace, cancelled, on_round, others)
                 with torch.no_grad():

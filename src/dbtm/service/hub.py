@@ -59,6 +59,8 @@ def fetch(name: str) -> Path:
 
 def save(source: Path, target: Path, text: str) -> Path:
     """Copy what sampling needs of a checkpoint, checked, with a card and a manifest of its own."""
+    if averaged.in_pieces(source):
+        raise UsageError(f"{source} was written by several processes: gather it in one folder first (dbtm export)")
     needed = {"config.json", *averaged.names(source)}
     listed = checkpoint.listed(source, needed)
     small = {name for name in listed if not name.endswith(".safetensors") and name != "state.json"}

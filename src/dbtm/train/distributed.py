@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,10 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    in_node: int = 1
+    """Processes on this node."""
+    joined: bool = False
+    """Started by torchrun, which a world of one may be, too."""
 
     @property
     def first(self) -> bool:
@@ -28,20 +32,8 @@ class World:
             return World()
         if not dist.is_initialized():
             dist.init_process_group("nccl" if cuda else "gloo")
-        return World(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
-
-    def average_gradients(self, model: nn.Module) -> None:
-        """Mean of the gradients over the world, one collective for each dtype."""
-        if self.size == 1:
-            return
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        for dtype in {g.dtype for g in gradients}:
-            same = [g for g in gradients if g.dtype == dtype]
-            flat = torch.cat([g.flatten() for g in same])
-            dist.all_reduce(flat)
-            flat /= self.size
-            for gradient, mean in zip(same, flat.split([g.numel() for g in same]), strict=True):
-                gradient.copy_(mean.view_as(gradient))
+        local, in_node = (int(os.environ.get(name, usual)) for name, usual in _OF_NODE)
+        return World(dist.get_rank(), dist.get_world_size(), local, in_node or dist.get_world_size(), True)
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:
         """Mean of a vector of metrics over the world."""
@@ -61,10 +53,32 @@ class World:
         dist.all_reduce(value, dist.ReduceOp.MAX)
         return int(value.item())
 
+    def on_cpus(self) -> dist.ProcessGroup:
+        """A group of all processes for what they say to each other beside the steps, by CPU."""
+        return dist.new_group(backend="gloo")
+
     def barrier(self) -> None:
         if self.size > 1:
             dist.barrier()
 
     def leave(self) -> None:
-        if self.size > 1 and dist.is_initialized():
+        if self.joined and dist.is_initialized():
             dist.destroy_process_group()
+
+
+def rows_here(tensor: Tensor) -> slice | None:
+    """Which rows of a sharded tensor this process holds; None for one that is whole. FSDP2 cuts as torch.chunk does."""
+    mesh = getattr(tensor, "device_mesh", None)
+    if mesh is None:
+        return None
+    most = -(-tensor.shape[0] // mesh.size())
+    first = min(mesh.get_local_rank() * most, tensor.shape[0])
+    return slice(first, min(first + most, tensor.shape[0]))
+
+
+_OF_NODE = (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "0"))
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of a tensor that lies on this device: all of it where it is not sharded."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor  # a DTensor, whose import takes a second

@@ -16,9 +16,11 @@ from torch import Tensor
 from dbtm import config as configuration
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint import weights as averaged
-from dbtm.checkpoint.loading import put, refuse_misfit
+from dbtm.checkpoint.loading import put, put_rows, refuse_misfit
 from dbtm.checkpoint.lock import RunLock
 from dbtm.checkpoint.migrate import read_config
+from dbtm.checkpoint.parts import Part
+from dbtm.checkpoint.together import SharedFolder
 from dbtm.config import RunConfig, TrainConfig
 from dbtm.core import rng
 from dbtm.core.device import pick_device
@@ -27,15 +29,18 @@ from dbtm.core.settings import changed_keys
 from dbtm.core.signals import StopOnSignal
 from dbtm.kernels.dispatch import no_compiling
 from dbtm.methods.base import Examples, backward, method_of
+from dbtm.nn import Backbone
 from dbtm.sampling import Sampler
 from dbtm.tasks.base import Task
+from dbtm.train import layout as layouts
 from dbtm.train.callbacks import Callback, services
-from dbtm.train.distributed import World
+from dbtm.train.distributed import World, rows_here
 from dbtm.train.ema import EMA
+from dbtm.train.evaluating import together
 from dbtm.train.graph import GraphedBackward
 from dbtm.train.header import announce, header, trainer_header, watched
 from dbtm.train.metrics import Metrics
-from dbtm.train.optim import build_optimizers, load_state_tensors, schedule, set_learning_rate, state_tensors
+from dbtm.train.optim import build_optimizers, load_state, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
 from dbtm.train.prefetch import Prefetch
 from dbtm.train.steady import SteadyCheckpoint, ways_back
@@ -95,19 +100,34 @@ class Trainer:
         if newest is not None:  # before anything of the configured size is made
             refuse_misfit(method_of(read_config(newest)), checkpoint.read_shapes(newest, "model"), newest)
         self.method = method_of(config).start()
-        self.model = self.method.network.to(self.device).train()
-        for module in self.method.frozen.values():
-            module.to(self.device)
-        self.optimizers = build_optimizers(self.model, config.optim, fused=self.device.type == "cuda")
-        self.ema = EMA(self.model, config.optim.ema, config.optim.ema_warmup)
+        if newest is None and config.train.init:
+            self._start_from(checkpoint.find(config.train.init))
+        self._place()
         self.step = 0
         if newest is not None:
             self._load(newest)
-        elif config.train.init:
-            self._start_from(checkpoint.find(config.train.init))
         self.method.check_start(newest is not None or bool(config.train.init))
         self.steady = SteadyCheckpoint(out)
+        self.shared = None
+        if self.world.size > 1:
+            self.shared, self.talk = SharedFolder(self.world.on_cpus()), self.world.on_cpus()
         self._prepare()
+
+    def _place(self) -> None:
+        """Networks and optimizers on their devices."""
+        config, frozen = self.config, self.method.frozen
+        size = layouts.state_bytes(self.method.network, len(frozen), config.optim.name)
+        self.layout = layouts.choose(config, self.world, self.device, size)
+        self.model = self.layout.place(self.method.network).train()
+        for module in frozen.values():
+            self.layout.place(module)
+        self.optimizers = build_optimizers(self.model, config.optim, fused=self.device.type == "cuda")
+        self.ema = EMA(self.model, config.optim.ema, config.optim.ema_warmup, self.layout.twin(self.model, self._blank))
+
+    def _blank(self) -> Backbone:
+        """A network like the one that is trained, without memory."""
+        with torch.device("meta"):
+            return self.method.build()
 
     def _split(self) -> tuple[int, int]:
         """Accumulation: how many micro-batches this process runs in a step, and of how many rows."""
@@ -129,7 +149,12 @@ class Trainer:
                 module.compute_dtype = torch.bfloat16
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
-        self.graphed = train.graph and self.device.type == "cuda"
+        self.graphed = train.graph and self.device.type == "cuda" and not self.layout.sharded
+        if train.graph and self.layout.sharded and self.world.first:
+            print("warning: train.graph is left out: FSDP2 cannot be recorded as a CUDA graph", file=sys.stderr)
+        self.layout.ready(self.model, [*self.method.frozen.values()], self.graphed)
+        for module in (self.model, *self.method.frozen.values()):
+            module.trunk.recompute = train.recompute
         scale = 1 / self.micro_batches
         self.backward = (
             GraphedBackward(self.method, scale) if self.graphed else partial(backward, self.method, scale=scale)
@@ -206,6 +231,7 @@ class Trainer:
                         why = stop.signal or "the time is up"
                         metrics.say(f"stopped at step {self.step} ({why}); it can be resumed")
                     break
+        self._settle()
         self.world.barrier()
         return saved or self._folder()
 
@@ -242,14 +268,14 @@ class Trainer:
         targets = micro_batches[0].targets
         assert targets is not None
         share = self.world.mean(targets)  # of the whole batch, over all devices
+        self.layout.begin(self.method.phase(self.step))
         for examples in (replace(each, targets=share) for each in micro_batches):
             torch.manual_seed(examples.dropout_seed)  # that of the micro-batch, wherever it runs
             for name, value in self.backward(examples).items():
                 part = value / len(micro_batches)
                 sums[name] = sums[name] + part if name in sums else part
-        self.world.average_gradients(self.model)
-        clip = self.config.optim.clip or math.inf
-        sums["grad_norm"] = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        self.layout.finish()
+        sums["grad_norm"] = self.layout.clip(self.config.optim.clip or math.inf)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=not self.graphed)
@@ -302,10 +328,15 @@ class Trainer:
 
     def _evaluate(self, metrics: Metrics | None) -> None:
         """A quick measure of the averaged weights; it picks the best checkpoint."""
-        if not metrics or self.evaluate is None:
+        if self.evaluate is None:
             return
-        values = self.evaluate(self.method.sampler(self.ema.model), self.config.train.seed)
-        if not values:
+        sampler = self.method.sampler(self.layout.whole(self.ema.model, self._blank))
+        if self.shared is None:
+            values = self.evaluate(sampler, self.config.train.seed)
+        else:
+            with together(sampler, self.talk) as shared:  # which the other processes leave when all is measured
+                values = self.evaluate(shared, self.config.train.seed) if shared else {}
+        if not values or not metrics:
             return
         metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})
         shown = {k: v for k, v in values.items() if k != "score"} or values
@@ -316,6 +347,7 @@ class Trainer:
             best = None  # the score of a run that was judged in another way, before it was resumed
         better = math.isfinite(values.get("score", math.nan)) and (best is None or values["score"] > best["score"])
         if better:
+            self._settle()
             checkpoint.set_best(self.out, self._folder(), values["score"], measured)
             self._prune()  # the one that was best before
 
@@ -324,39 +356,55 @@ class Trainer:
 
     def _save(self) -> Path:
         folder = self._folder()
+        tensors = {
+            "model": self.model.state_dict(),
+            "ema": self.ema.model.state_dict(),
+            "optim": state_tensors(self.optimizers, self.model),
+            **{name: module.state_dict() for name, module in self.method.frozen.items()},
+        }
+        state = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
+        documents = {"config": configuration.dumps(self.config), "state": state}
         if self.world.first:
-            tensors = {
-                "model": self.model.state_dict(),
-                "ema": self.ema.model.state_dict(),
-                "optim": state_tensors(self.optimizers, self.model),
-                **{name: module.state_dict() for name, module in self.method.frozen.items()},
-            }
-            state = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
-            documents = {"config": configuration.dumps(self.config), "state": state}
             self.lock.check()
+        if self.shared is None:
             checkpoint.write(folder, tensors, documents, self.files)
             self.steady.saved(folder)
             self._prune()
-        self.world.barrier()
+        else:
+            self._settle()
+            self.shared.write(folder, tensors, documents, self.files)
+            if self.world.first:
+                self.steady.saved(folder)
         return folder
+
+    def _settle(self) -> None:
+        """Until a checkpoint that several processes write is there; older ones go then."""
+        if self.shared is not None:
+            self.shared.wait()
+            if self.world.first:
+                self._prune()
 
     def _prune(self) -> None:
         checkpoint.prune(self.out, self.config.train.keep, self.config.train.milestones)
 
     def _load(self, folder: Path) -> None:
-        checkpoint.verify(folder)
+        checkpoint.verify(folder, share=(self.world.rank, self.world.size))
         saved, state = read_config(folder), checkpoint.read_state(folder)
         _refuse_changes(saved, self.config, folder, () if "data" not in state else ("data",))
         if state.get("data", self.data_sha256) != self.data_sha256:
             raise UsageError(f"{folder} was trained on other data: resume it with those it had, wherever they lie now")
         self.config = replace(self.config, train=replace(self.config.train, init=saved.train.init))
         for name, module in {"model": self.model, "ema": self.ema.model, **self.method.frozen}.items():
-            put(module, checkpoint.read_tensors(folder, name), folder / f"{name}.safetensors")
-        try:
-            load_state_tensors(self.optimizers, self.model, checkpoint.read_tensors(folder, "optim"))
-        except (KeyError, ValueError):
-            where = folder / "optim.safetensors"
-            raise UsageError(f"{where} is damaged: it is not the state of these optimizers") from None
+            with Part(folder, name) as part:
+                if self.layout.sharded:
+                    put_rows(module, part, rows_here)
+                else:
+                    put(module, {key: part.read(key) for key in part.entries}, part.where)
+        with Part(folder, "optim") as part:
+            try:
+                load_state(self.optimizers, self.model, part.shapes(), part.read)
+            except (KeyError, ValueError):
+                raise UsageError(f"{part.where} is damaged: it is not the state of these optimizers") from None
         self.step = state["step"]
         if self.step > self.config.train.steps:
             raise UsageError(f"{folder} is already past train.steps={self.config.train.steps}: ask for more steps")
@@ -376,7 +424,6 @@ class Trainer:
         weights = averaged.read(folder)
         try:
             self.method.adopt(weights)
-            self.ema.model.load_state_dict(self.model.state_dict())
         except RuntimeError:
             whose = f"'{saved['method']['name']}' on '{saved['task']['name']}'"
             raise UsageError(f"{folder} is a network of {whose}, whose weights do not fit this run's") from None

@@ -5,10 +5,13 @@ a step into a few dozen, and launches are what a small model's step time is made
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+
+from dbtm.train.distributed import local
 
 _A, _B, _C = 3.4445, -4.7750, 2.0315  # the quintic whose iteration drives all singular values towards 1
 
@@ -23,6 +26,43 @@ def orthogonalise(x: Tensor, steps: int = 5, eps: float = 1e-7) -> Tensor:
         polynomial = torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
         x = torch.baddbmm(x, polynomial, x, beta=_A)
     return x if wide else x.mT
+
+
+def _whole(matrices: list[Tensor]) -> list[Tensor]:
+    """Each of them orthogonalised, in its own dtype."""
+    return list(orthogonalise(torch.stack(matrices)).to(matrices[0].dtype).unbind()) if matrices else []
+
+
+def in_turn(
+    shards: list[Tensor], rows: int, group: dist.ProcessGroup, make: Callable[[list[Tensor]], list[Tensor]]
+) -> list[Tensor]:
+    """`make` of matrices whose rows are cut over a group: matrix k is made whole on process k mod n, which computes its
+    update and hands everyone their rows of it. Two exchanges, whatever the number of matrices; each is computed once.
+    """
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    most = -(-rows // n)  # FSDP2 cuts as torch.chunk does: the last processes may have fewer rows, or none
+    cut = [max(0, min(most, rows - most * s)) for s in range(n)]
+    columns, count = shards[0].shape[1], [len(shards[owner::n]) for owner in range(n)]
+    mine = torch.cat([x.flatten() for owner in range(n) for x in shards[owner::n]])
+    there = [c * cut[me] * columns for c in count]  # my rows of every owner's matrices
+    back = [count[me] * r * columns for r in cut]  # everyone's rows of my matrices
+    pieces = _exchange(mine, there, back, group)
+    whole = torch.cat([x.view(count[me], r, columns) for x, r in zip(pieces, cut, strict=True)], 1)
+    updates = make(list(whole.unbind()))
+    made = torch.stack(updates) if updates else whole
+    split = torch.cat([x.flatten() for x in made.split(cut, 1)])
+    by_owner = _exchange(split, back, there, group)
+    out: list[Tensor] = [shards[0]] * len(shards)
+    for owner, x in enumerate(by_owner):
+        out[owner::n] = x.view(count[owner], cut[me], columns).unbind()
+    return out
+
+
+def _exchange(x: Tensor, out: list[int], into: list[int], group: dist.ProcessGroup) -> tuple[Tensor, ...]:
+    """Everyone's share of a flat tensor to everyone."""
+    received = x.new_empty(sum(into))
+    dist.all_to_all_single(received, x, into, out, group=group)
+    return received.split(into)
 
 
 class Muon(torch.optim.Optimizer):
@@ -41,15 +81,17 @@ class Muon(torch.optim.Optimizer):
                 if parameter.grad is not None:
                     by_shape[parameter.shape].append(parameter)
             for shape, parameters in by_shape.items():
-                gradients = [p.grad for p in parameters]
-                buffers = [self._buffer(p) for p in parameters]
+                weights = [local(p.data) for p in parameters]
+                gradients = [local(p.grad) for p in parameters]
+                buffers = [local(self._buffer(p)) for p in parameters]
                 torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
-                ahead = torch._foreach_lerp(gradients, buffers, group["momentum"])
-                updates = orthogonalise(torch.stack(ahead)).to(parameters[0].dtype)
+                ahead = list(torch._foreach_lerp(gradients, buffers, group["momentum"]))
                 if group["weight_decay"]:
-                    torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+                    torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+                cut = getattr(parameters[0], "device_mesh", None)
+                updates = _whole(ahead) if cut is None else in_turn(ahead, shape[0], cut.get_group(), _whole)
                 scale = max(1.0, shape[0] / shape[1]) ** 0.5
-                torch._foreach_add_(parameters, list(updates.unbind()), alpha=-group["lr"] * scale)
+                torch._foreach_add_(weights, updates, alpha=-group["lr"] * scale)
 
     def _buffer(self, parameter: nn.Parameter) -> Tensor:
         state = self.state[parameter]

@@ -1,9 +1,12 @@
 """Optimizers and the learning-rate schedule (tab:hyperparameters)."""
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import nn
 
 from dbtm.config import OptimConfig
+from dbtm.train.distributed import local, rows_here
 from dbtm.train.muon import Muon
 
 
@@ -68,15 +71,36 @@ def state_tensors(optimizers: list[torch.optim.Optimizer], model: nn.Module) -> 
 
 
 def load_state_tensors(
-    optimizers: list[torch.optim.Optimizer], model: nn.Module, tensors: dict[str, torch.Tensor]
+    optimizers: list[torch.optim.Optimizer], model: nn.Module, tensors: Mapping[str, torch.Tensor]
 ) -> None:
-    """Put the tensors of `state_tensors` back, each on its parameter's device (step counters stay where they were)."""
+    """Put the tensors of `state_tensors` back."""
+    shapes = {key: tuple(value.shape) for key, value in tensors.items()}
+    load_state(optimizers, model, shapes, lambda key, rows: tensors[key] if rows is None else tensors[key][rows])
+
+
+def load_state(
+    optimizers: list[torch.optim.Optimizer],
+    model: nn.Module,
+    shapes: Mapping[str, tuple[int, ...]],
+    read: Callable[[str, slice | None], torch.Tensor],
+) -> None:
+    """Put the tensors of `state_tensors` back, each on its parameter's device (step counters stay where they were).
+
+    `shapes` are those of the whole tensors; `read(key, rows)` gives one, or the rows that this process holds.
+    """
     parameters = dict(model.named_parameters())
     owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
-    for key, value in tensors.items():
+    for key, shape in shapes.items():
         name, slot = key.rsplit("|", 1)
         parameter = parameters[name]
-        if value.ndim and value.shape != parameter.shape:
+        if shape and shape != tuple(parameter.shape):
             raise ValueError(f"the state of {name} has another shape")
-        moved = value.to(parameter.device) if value.ndim or owner[id(parameter)].defaults.get("fused") else value
-        owner[id(parameter)].state[parameter][slot] = moved.clone()
+        state, fused = owner[id(parameter)].state[parameter], owner[id(parameter)].defaults.get("fused")
+        if shape:
+            value = read(key, rows_here(parameter))
+            kept = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False)
+            local(kept).copy_(value)
+            state[slot] = kept
+        else:
+            value = read(key, None)
+            state[slot] = (value.to(parameter.device) if fused else value).clone()

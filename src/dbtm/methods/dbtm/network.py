@@ -32,7 +32,7 @@ class TransportMap(Backbone):
     @torch.no_grad()
     def fold(self) -> "TransportMap":
         super().fold()
-        if self.quality is not None:
+        if self.quality is not None and self.foldable:
             self.quality.keep_folded(self.dtype)
         return self
 

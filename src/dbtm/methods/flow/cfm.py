@@ -86,6 +86,11 @@ class CFM(Method[Config, Options]):
         rows = torch.arange(n).view(-1, EVERY)
         return rows[:, :-1].flatten().to(device), rows[:, -1].to(device)
 
+    def check_sharding(self) -> None:
+        raise UsageError(
+            "'cfm' differentiates through a derivative, which FSDP2 has no form for: set train.layout=replicate"
+        )
+
     def parts(self, examples: Examples) -> Iterator[Part]:
         s_B, t_B = self.times(examples)
         one, two = self.split(examples)

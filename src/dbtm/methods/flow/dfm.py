@@ -133,6 +133,13 @@ class DFM(Method[Config, Options]):
         start = self.settings.start
         return (int(step >= (DENOISER * self.config.train.steps if start is None else start)),)
 
+    def check_sharding(self) -> None:
+        if self.surgical:
+            raise UsageError(
+                "method.surgery=true compares gradients of all weights, which cannot be sharded: set "
+                "train.layout=replicate"
+            )
+
     def parts(self, examples: Examples) -> Iterator[Part]:
         """The denoiser on half of the rows, or on all of them before the map starts; the map on the others."""
         pairs = draw_pairs(examples, self.config.train.batch, self.settings.edge)

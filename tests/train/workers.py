@@ -1,0 +1,77 @@
+"""Processes of a job for the tests: forked, which costs milliseconds, and joined by gloo."""
+
+import os
+import random
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.processes import PATIENCE
+
+
+def free_port() -> int:
+    """Below the ports that the system hands out by itself, which another connection could be given meanwhile."""
+    for port in random.Random().sample(range(20_000, 32_000), 100):
+        with socket.socket() as s, suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
+def environment(rank: int, size: int, port: int, in_node: int | None = None) -> dict[str, str]:
+    """What torchrun tells a process."""
+    in_node = in_node or size
+    return {
+        "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank % in_node), "LOCAL_WORLD_SIZE": str(in_node),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip
+
+
+def run(size: int, work: Callable[..., Any], *args: Any, folder: Path, in_node: int | None = None) -> list[Any]:
+    """`work(*args)` on every one of so many processes; what each returns, through torch files."""
+    port, children = free_port(), []
+    for rank in range(size):
+        pid = os.fork()
+        if not pid:
+            _child(rank, size, port, in_node, work, args, folder)
+        children.append(pid)
+    codes = [_wait(pid) for pid in children]
+    errors = [path.read_text() for path in sorted(folder.glob("error*.txt"))]
+    assert codes == [0] * size, "\n".join(errors) or codes
+    return [torch.load(folder / f"result{rank}.pt", weights_only=True) for rank in range(size)]
+
+
+def _wait(pid: int) -> int:
+    """The exit code of a process; one that hangs is killed."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _child(rank: int, size: int, port: int, in_node: int | None, work: Any, args: Any, folder: Path) -> None:
+    import torch.distributed as dist
+
+    code = 1
+    try:
+        os.environ |= environment(rank, size, port, in_node)
+        torch.set_num_threads(1)
+        torch.save(work(*args), folder / f"result{rank}.pt")
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        code = 0
+    except BaseException:
+        (folder / f"error{rank}.txt").write_text(traceback.format_exc())
+    finally:
+        os._exit(code)
