@@ -7,6 +7,9 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+PUZZLE = "850002400720000009004000000000107002305000900040000000000080070017000000000036040"
+SOLUTION = "859612437723854169164379528986147352375268914241593786432981675617425893598736241"
+ROOMS = ("sudoku", "text", "maths", "simplex", "runs", "referee")
 MISSING = "no Chromium is on the path (apt-get install chromium): the studio was tested over HTTP only"
 
 
@@ -41,3 +44,39 @@ class Visit:
         self.context.close()
         assert self.complaints == []
         assert self.elsewhere == []
+
+
+# -- what the tests do and look at -------------------------------------------------------------------------------------
+
+
+def grid(page) -> str:
+    return page.evaluate(
+        "[...document.querySelectorAll('.lane:first-child td')].map(td => td.textContent || '0').join('')"
+    )
+
+
+def paste(page, text):
+    page.evaluate(
+        """text => {
+          const clipboardData = new DataTransfer();
+          clipboardData.setData("text", text);
+          document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+        }""",
+        text,
+    )
+
+
+def press(page, words):
+    page.get_by_role("button", name=words, exact=True).click()
+
+
+def wait_for_round(page, text):
+    page.wait_for_function("text => document.querySelector('.told').textContent.includes(text)", arg=text)
+
+
+def write(page, lanes=1):
+    press(page, "Write")
+    page.wait_for_function(
+        "n => [...document.querySelectorAll('.sheet-lane a.button')].filter(each => !each.hidden).length === n",
+        arg=lanes,
+    )

@@ -7,6 +7,7 @@ import pytest
 from dbtm.studio.shelf import Shelf
 from dbtm.studio.state import Studio
 from tests.evals.tiny import mini_sudoku, write_checkpoint
+from tests.studio.browser import FLAGS, Visit, find_browser
 from tests.studio.client import Client, running
 from tests.studio.samples import REFEREE
 
@@ -40,3 +41,27 @@ def client(folders, mini) -> Client:
     shelf = Shelf({"sudoku": "sudoku", "text": "text", "mini": mini}, "cpu")
     with running(Studio(shelf, [folders / "runs"])) as client:
         yield client
+
+
+@pytest.fixture(scope="module")  # no longer: while it is open, no other event loop can run in this thread
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser, client):
+    """A visit that ends without a complaint of the page and without a request to anyone else."""
+    visits = []
+
+    def begin(**options):
+        visits.append(Visit(browser, f"http://{client.host}", **{"reduced_motion": "reduce", **options}))
+        return visits[-1]
+
+    yield begin
+    for each in visits:
+        each.close()

@@ -9,64 +9,23 @@ import pytest
 from dbtm.studio.guard import Door
 from dbtm.studio.shelf import Shelf
 from dbtm.studio.state import Studio
-from tests.studio.browser import FLAGS, MISSING, Visit, find_browser
+from tests.studio.browser import (
+    MISSING,
+    PUZZLE,
+    ROOMS,
+    SOLUTION,
+    Visit,
+    find_browser,
+    grid,
+    paste,
+    press,
+    wait_for_round,
+    write,
+)
 from tests.studio.client import running
 from tests.studio.samples import HOSTILE
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason=MISSING)
-
-PUZZLE = "850002400720000009004000000000107002305000900040000000000080070017000000000036040"
-SOLUTION = "859612437723854169164379528986147352375268914241593786432981675617425893598736241"
-ROOMS = ("sudoku", "text", "maths", "simplex", "runs", "referee")
-
-
-@pytest.fixture(scope="module")  # no longer: while it is open, no other event loop can run in this thread
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def visit(browser, client):
-    """A visit that ends without a complaint of the page and without a request to anyone else."""
-    visits = []
-
-    def begin(**options):
-        visits.append(Visit(browser, f"http://{client.host}", **{"reduced_motion": "reduce", **options}))
-        return visits[-1]
-
-    yield begin
-    for each in visits:
-        each.close()
-
-
-def grid(page) -> str:
-    return page.evaluate(
-        "[...document.querySelectorAll('.lane:first-child td')].map(td => td.textContent || '0').join('')"
-    )
-
-
-def paste(page, text):
-    page.evaluate(
-        """text => {
-          const clipboardData = new DataTransfer();
-          clipboardData.setData("text", text);
-          document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
-        }""",
-        text,
-    )
-
-
-def press(page, words):
-    page.get_by_role("button", name=words, exact=True).click()
-
-
-def wait_for_round(page, text):
-    page.wait_for_function("text => document.querySelector('.told').textContent.includes(text)", arg=text)
 
 
 # -- Sudoku ------------------------------------------------------------------------------------------------------------
@@ -208,14 +167,6 @@ def test_keyboard_alone(visit):
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
-
-
-def write(page, lanes=1):
-    press(page, "Write")
-    page.wait_for_function(
-        "n => [...document.querySelectorAll('.sheet-lane a.button')].filter(each => !each.hidden).length === n",
-        arg=lanes,
-    )
 
 
 def test_infill_keeps_what_is_given(visit):

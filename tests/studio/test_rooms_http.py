@@ -43,6 +43,8 @@ def test_new_puzzles_have_the_clues_that_were_asked_for(client):
     assert sum(digit != "0" for digit in one) == 8
     assert one == client.ask("/api/sudoku/puzzle", {"clues": 8, "seed": 1, "box": 2}).json["puzzle"]
     assert "22 to 60" in client.ask("/api/sudoku/puzzle", {"clues": 5}).json["error"]
+    assert "1 to 100" in client.ask("/api/sudoku/puzzle", {"guesses": 101}).json["error"]
+    assert "not both" in client.ask("/api/sudoku/puzzle", {"guesses": 5, "clues": 30}).json["error"]
     for each in client.ask("/api/sudoku/puzzles").json["built_in"]:
         assert len(each["puzzle"]) in (16, 81)
 

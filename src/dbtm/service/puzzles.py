@@ -11,6 +11,8 @@ from dbtm.tasks.sudoku.puzzle import check, parse
 FEWEST = {3: 22, 2: 4}
 """Clues of new puzzles by box size: with fewer, digging one takes seconds."""
 MOST = {3: 60, 2: 12}
+MOST_GUESSES = 100
+"""Of new hard puzzles: more take longer than a second to find."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,26 @@ def new_puzzle(clues: int, seed: int, box: int = 3) -> str:
         raise UsageError(f"there are no grids with boxes of {box}: 3 makes 9 x 9, 2 makes 4 x 4")
     if not FEWEST[box] <= clues <= MOST[box]:
         raise UsageError(f"{clues} clues: ask for {FEWEST[box]} to {MOST[box]}")
-    if not 0 <= seed < 2**63:
-        raise UsageError(f"seed {seed}: give a whole number from 0 to 2^63 - 1")
+    _check_seed(seed)
     from dbtm.tasks.sudoku.generate import indexed  # compiles: only where puzzles are made
 
     puzzles_BC, _ = indexed(clues, 1, seed, box=box)
     return "".join(map(str, puzzles_BC[0]))
+
+
+def new_hard_puzzle(guesses: int, seed: int) -> str:
+    """The digits of a 9 x 9 puzzle with exactly one solution, none of whose clues can go, for which a search that knows
+    naked and hidden singles needs at least so many guesses: the same for the same guesses and seed.
+    """
+    if not 1 <= guesses <= MOST_GUESSES:
+        raise UsageError(f"{guesses} guesses: ask for 1 to {MOST_GUESSES}")
+    _check_seed(seed)
+    from dbtm.tasks.sudoku.hard import generate_hard  # compiles, too
+
+    puzzles_BC, _ = generate_hard((guesses, guesses), 1, seed, logic=False)
+    return "".join(map(str, puzzles_BC[0]))
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"seed {seed}: give a whole number from 0 to 2^63 - 1")

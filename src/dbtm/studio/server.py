@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dbtm.core.errors import UsageError
 from dbtm.studio.app import make_app
 from dbtm.studio.state import Studio
-from dbtm.studio.sudoku import make_puzzle
+from dbtm.studio.sudoku import NewPuzzleBody, make_puzzle
 
 FIRST_LINE = 10.0  # seconds for the head of a request
 CONNECTIONS = 256
@@ -146,7 +146,7 @@ def warm_up(studio: Studio) -> None:
                 size = studio.shelf.card(name).size
                 digits = next(puzzle.digits for puzzle in BUILT_IN if len(puzzle.digits) == size)
                 run_solve(studio, job, SolveBody(puzzle=digits, nfe=1), read_puzzle(digits), name)
-        threading.Thread(target=make_puzzle, args=(30, 0, 3), daemon=True).start()
+        threading.Thread(target=make_puzzle, args=(NewPuzzleBody(),), daemon=True).start()
         return {}
 
     studio.jobs.submit("studio", work)

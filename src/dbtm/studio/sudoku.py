@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from dbtm.core.errors import UsageError
 from dbtm.studio.bodies import ModelBody, read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
@@ -27,33 +28,43 @@ class SolveBody(ModelBody):
 
 @dataclass(frozen=True)
 class NewPuzzleBody:
-    clues: int = 30
+    """So many clues (30 where nothing is said), or so hard that solving takes at least so many guesses."""
+
+    clues: int | None = None
+    guesses: int | None = None
     seed: int = 0
     box: int = 3
 
+    def __post_init__(self):
+        if self.guesses is not None and (self.clues is not None or self.box != 3):
+            raise UsageError("give clues or guesses, not both; guesses are for 9 x 9 puzzles (box 3)")
 
-def make_puzzle(clues: int, seed: int, box: int) -> str:
-    from dbtm.service.puzzles import new_puzzle
+
+def make_puzzle(body: NewPuzzleBody) -> str:
+    from dbtm.service.puzzles import new_hard_puzzle, new_puzzle
 
     with _compiling:
-        return new_puzzle(clues, seed, box)
+        if body.guesses is not None:
+            return new_hard_puzzle(body.guesses, body.seed)
+        return new_puzzle(30 if body.clues is None else body.clues, body.seed, body.box)
 
 
 async def puzzles(request: Request) -> Response:
-    """Built-in puzzles, and how many clues new ones may have."""
+    """Built-in puzzles, how many clues new ones may have, and how many guesses hard ones may take at least."""
 
     def listed() -> dict[str, Any]:
-        from dbtm.service.puzzles import BUILT_IN, FEWEST, MOST
+        from dbtm.service.puzzles import BUILT_IN, FEWEST, MOST, MOST_GUESSES
 
         built_in = [{"name": puzzle.name, "puzzle": puzzle.digits} for puzzle in BUILT_IN]
-        return {"built_in": built_in, "clues": {str(box): [FEWEST[box], MOST[box]] for box in FEWEST}}
+        clues = {str(box): [FEWEST[box], MOST[box]] for box in FEWEST}
+        return {"built_in": built_in, "clues": clues, "guesses": [1, MOST_GUESSES]}
 
     return JSONResponse(await in_thread(listed))
 
 
 async def new_puzzle(request: Request) -> Response:
     body = await read_body(request, NewPuzzleBody)
-    return JSONResponse({"puzzle": await in_thread(make_puzzle, body.clues, body.seed, body.box)})
+    return JSONResponse({"puzzle": await in_thread(make_puzzle, body)})
 
 
 async def solve(request: Request) -> Response:

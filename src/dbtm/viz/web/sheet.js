@@ -24,6 +24,8 @@ export function viewOfSheet(element, sample) {
   let chosen = null;
   const spans = sample.given.map((_, i) => make("span", {
     onpointerenter: event => { if (event.pointerType === "mouse") view.choose(i); },
+    // A click with shift marks a span here; the browser's own selection would cover it.
+    onmousedown: event => { if (event.shiftKey && view.onPick) { event.preventDefault(); element.focus({ preventScroll: true }); } },
     onclick: event => { view.choose(i); if (view.onPick) view.onPick(i, event.shiftKey); },
   }));
   element.replaceChildren(...spans);

@@ -41,10 +41,12 @@ class Pen {
     this.ink = get("--text") || "#222";
     this.paper = get("--card") || "#fff";
     this.soft = get("--soft") || "#555";
+    // On a phone the drawing is shown at half its size: marks and words are drawn larger.
+    this.scale = Math.max(1, 0.85 * this.canvas.width / (this.canvas.clientWidth || this.canvas.width));
   }
   outline(points) {
     this.pen.strokeStyle = this.ink;
-    this.pen.lineWidth = 1.3;
+    this.pen.lineWidth = 1.3 * this.scale;
     this.pen.setLineDash([]);
     this.pen.beginPath();
     points.forEach(([x, y], j) => (j ? this.pen.lineTo(x, y) : this.pen.moveTo(x, y)));
@@ -53,8 +55,8 @@ class Pen {
   }
   trace(points, width, dash) {
     this.pen.strokeStyle = this.ink;
-    this.pen.lineWidth = width;
-    this.pen.setLineDash(dash);
+    this.pen.lineWidth = width * this.scale;
+    this.pen.setLineDash(dash.map(each => each * this.scale));
     this.pen.beginPath();
     points.forEach((x, i) => {
       const [px, py] = toPixel(this.canvas, x);
@@ -68,7 +70,7 @@ class Pen {
     this.pen.strokeStyle = this.paper;
     this.pen.lineWidth = 2;
     this.pen.beginPath();
-    this.pen.arc(x, y, radius, 0, 2 * Math.PI);
+    this.pen.arc(x, y, radius * this.scale, 0, 2 * Math.PI);
     this.pen.fill();
     this.pen.stroke();
   }
@@ -77,27 +79,28 @@ class Pen {
     this.pen.strokeStyle = "#222";
     this.pen.lineWidth = 1.5;
     this.pen.beginPath();
-    this.pen.moveTo(x, y - 10); this.pen.lineTo(x + 10, y); this.pen.lineTo(x, y + 10); this.pen.lineTo(x - 10, y);
+    const r = 10 * this.scale;
+    this.pen.moveTo(x, y - r); this.pen.lineTo(x + r, y); this.pen.lineTo(x, y + r); this.pen.lineTo(x - r, y);
     this.pen.closePath();
     this.pen.fill();
     this.pen.stroke();
   }
   label(text, x, y) {
-    this.pen.font = "17px system-ui, sans-serif";
+    this.pen.font = `${17 * this.scale}px system-ui, sans-serif`;
     this.pen.textAlign = "center";
     this.pen.textBaseline = "middle";
-    const w = this.pen.measureText(text).width + 10;
+    const w = this.pen.measureText(text).width + 10 * this.scale, h = 24 * this.scale;
     this.pen.globalAlpha = 0.85;
     this.pen.fillStyle = this.paper;
-    this.pen.fillRect(x - w / 2, y - 12, w, 24);
+    this.pen.fillRect(x - w / 2, y - h / 2, w, h);
     this.pen.globalAlpha = 1;
     this.pen.fillStyle = this.ink;
     this.pen.fillText(text, x, y);
   }
   arrows(state) {
-    const n = 23, { canvas, pen } = this;
+    const n = Math.round(23 / this.scale), head = 6 * this.scale, { canvas, pen } = this;
     pen.strokeStyle = pen.fillStyle = this.soft;
-    pen.lineWidth = 1.2;
+    pen.lineWidth = 1.2 * this.scale;
     pen.setLineDash([]);
     for (let i = 0; i < n; i++) for (let k = 0; k < n; k++) {
       const px = (i + 0.5) / n * canvas.width, py = (k + 0.5) / n * canvas.height, x = toPoint(canvas, px, py);
@@ -108,7 +111,7 @@ class Pen {
       const dx = Math.cos(angle) * long / 2, dy = Math.sin(angle) * long / 2;
       pen.beginPath(); pen.moveTo(px - dx, py - dy); pen.lineTo(px + dx, py + dy); pen.stroke();
       pen.beginPath(); pen.moveTo(px + dx, py + dy);
-      for (const turn of [2.6, -2.6]) pen.lineTo(px + dx + 6 * Math.cos(angle + turn), py + dy + 6 * Math.sin(angle + turn));
+      for (const turn of [2.6, -2.6]) pen.lineTo(px + dx + head * Math.cos(angle + turn), py + dy + head * Math.sin(angle + turn));
       pen.fill();
     }
   }
@@ -143,7 +146,7 @@ export function makeSimplex(canvas, { onFacts, onShares, onMove = () => {} }) {
     for (let j = 0; j < 3; j++) {
       const [px, py] = toPixel(canvas, corner(j));
       pen.disc(px, py, 8, K.COLOURS[j]);
-      pen.label(`${vertexName(j)}  ${state.p[j].toFixed(2)}`, px, py + (j === 0 ? -22 : 28));
+      pen.label(`${vertexName(j)}  ${state.p[j].toFixed(2)}`, px, py + (j === 0 ? -22 : 28) * pen.scale);
     }
     pen.disc(...toPixel(canvas, state.x0), 7, pen.ink);
     if (!given) pen.diamond(...toPixel(canvas, state.p));
@@ -199,7 +202,7 @@ export function makeSimplex(canvas, { onFacts, onShares, onMove = () => {} }) {
   };
   canvas.addEventListener("pointerdown", event => {
     const [px, py] = pick(event), far = x => Math.hypot(px - toPixel(canvas, x)[0], py - toPixel(canvas, x)[1]);
-    held = !given && far(state.p) < Math.min(24, far(state.x0)) ? "p" : "x0";
+    held = !given && far(state.p) < Math.min(24 * pen.scale, far(state.x0)) ? "p" : "x0";
     canvas.setPointerCapture(event.pointerId);
     moveTo(held, toPoint(canvas, px, py));
   });

@@ -2,13 +2,13 @@
 import { make, makeFacts } from "../viewer/dom.js";
 import { viewOfSheet } from "../viewer/sheet.js";
 import { makeViewer } from "../viewer/viewer.js";
-import { chosenOptions, choice, samplerFields, whole } from "../controls.js";
+import { chosenOptions, choice, samplerFields, setFields, whole } from "../controls.js";
 import { makeWork, milliseconds, queuedWords } from "../work.js";
 import { noModel } from "./none.js";
 
 export async function open(place, params, context) {
   const cards = await context.models("maths");
-  if (!cards.length) return noModel(place, "Maths", "dbtm data gsm8k FILE.jsonl --out data/gsm", "dbtm train gsm-small --data data/gsm --out runs/gsm", "dbtm studio runs/gsm");
+  if (!cards.length) return noModel(place, "Maths", "dbtm data gsm8k --synthetic 20000 --plain --length 192 --out data/gsm", "dbtm train gsm-small --data data/gsm --out runs/gsm", "dbtm studio runs/gsm");
   let viewer = null, sample = null, fields = {};
   const sheet = make("div", { className: "sheet code", "aria-label": "The program, token by token" });
   const told = make("p", { className: "soft", role: "status" }), answer = make("section", { className: "card", hidden: true });
@@ -22,6 +22,7 @@ export async function open(place, params, context) {
   const card = () => cards.find(each => each.name === model.get()) ?? cards[0];
   function fill() {
     fields = samplerFields(card(), () => {}, ["nfe", "kappa", "scorer", "temperature"]);
+    setFields(fields, params);
     fieldsPlace.replaceChildren(...Object.values(fields).map(field => field.element));
   }
   const work = makeWork(busy => { cancel.disabled = !busy; });
@@ -29,7 +30,7 @@ export async function open(place, params, context) {
   async function run() {
     answer.hidden = save.hidden = true;
     told.textContent = card().state === "ready" ? "Writing a program …" : "Loading the model …";
-    context.remember("maths", { q: input.value, seed: seed.get() || null, ...chosenOptions(fields) });
+    context.remember("maths", { q: input.value, seed: seed.get() || null, model: cards.length > 1 ? model.get() : null, ...chosenOptions(fields) });
     const body = { question: input.value.trim() || null, model: model.get(), seed: seed.get(), ...chosenOptions(fields) };
     try {
       const done = await work.run("/api/maths/answer", body, {
@@ -51,6 +52,7 @@ export async function open(place, params, context) {
       told.textContent = `${done.nfe} NFE, ${milliseconds(done.milliseconds)} with the run in the sandbox`;
       const kind = done.correct === null ? "" : done.correct ? "good" : "bad";
       answer.replaceChildren(make("h2", {}, "Answer"), make("p", { className: `outcome ${kind}` }, done.verdict),
+        ...(done.correct === false && done.outcome.kind !== "value" ? [make("p", { className: "soft" }, `The right answer is ${done.answer}.`)] : []),
         make("pre", { className: "program", tabIndex: 0 }, done.program || "(an empty program)"),
         ...(done.outcome.output ? [makeFacts([["printed", done.outcome.output]])] : []));
       answer.hidden = false;

@@ -31,8 +31,8 @@ export async function open(place, params, context) {
   });
   const names = () => good.filter(each => !task.get() || each.task === task.get()).map(each => each.name);
   const folder = choice("Comparison", names(), first?.name, show);
-  const budget = choice("NFE", [["", "all"]], "", table), method = choice("Method", [["", "all"]], "", table);
-  const tablePlace = make("div"), figures = make("div", { className: "charts" }), about = make("div");
+  const budget = choice("NFE", [["", "all"]], "", table), method = choice("Method", [["", "all"]], "", () => { draw(); table(); });
+  const tablePlace = make("div"), figures = make("div", { className: "charts large" }), about = make("div");
   let now = null, sortBy = "value", down = false;
 
   function show() {
@@ -47,7 +47,7 @@ export async function open(place, params, context) {
     const trained = now.entries.map(entry => [entry.label, entry.status, entry.about, compact(entry.training.flops), compact(entry.training.parameters), entry.reasons.join("; ")]);
     about.replaceChildren(makeFacts([["task", now.task], ["measured", now.metric.title], ["better", now.metric.lower_is_better ? "lower" : "higher"],
       ["samples", compact(now.samples)], ...Object.entries(now.budget).filter(([, value]) => value !== null).map(([name, value]) => [`training ${name}`, compact(value)]),
-      ["on", now.hardware.join(", ") || "–"]]),
+      ["on", now.hardware.join(", ") || "–"]]), now.intervals && make("p", { className: "hint" }, `Intervals: ${now.intervals}`),
       make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Entries" }, make("table", { className: "data" },
         make("thead", {}, make("tr", {}, ["entry", "state", "what it is", "training FLOPs", "parameters", "why not"].map(head => make("th", { scope: "col" }, head)))),
         make("tbody", {}, trained.map(row => make("tr", {}, row.map((value, i) => make("td", {}, i === 1 ? make("span", { className: `badge ${value}` }, value) : value))))))));
@@ -56,14 +56,15 @@ export async function open(place, params, context) {
   }
   function draw() {
     const labels = [...new Set(now.rows.map(row => row.label))];
-    const series = x => labels.map(label => {
-      const rows = now.rows.filter(row => row.label === label && row.value !== null && row[x]).sort((a, b) => a[x] - b[x]);
-      return { name: label, points: rows.map(row => [row[x], row.value]),
+    const wanted = rows => rows.filter(row => !method.get() || row.method === method.get());
+    const series = x => labels.map((label, style) => {
+      const rows = wanted(now.rows).filter(row => row.label === label && row.value !== null && row[x]).sort((a, b) => a[x] - b[x]);
+      return { name: label, style, points: rows.map(row => [row[x], row.value]),
         bars: rows.filter(row => row.low !== null && row.high !== null).map(row => [row[x], row.low, row.high]) };
     }).filter(each => each.points.length);
     figures.replaceChildren(
-      lineChart(series("nfe"), { title: `${now.metric.title} by NFE`, logX: true, xLabel: "network evaluations", marks: true }),
-      lineChart(series("used"), { title: `${now.metric.title} by NFE used`, logX: true, xLabel: "network evaluations used", marks: true }));
+      lineChart(series("used"), { title: `${now.metric.title} by NFE used`, logX: true, xLabel: "network evaluations used", marks: true, height: 220 }),
+      lineChart(series("flops_per_sample"), { title: `${now.metric.title} by FLOPs per sample`, logX: true, xLabel: "FLOPs per sample", marks: true, height: 220 }));
   }
   function table() {
     const rows = now.rows.filter(row => (!budget.get() || String(row.nfe) === budget.get()) && (!method.get() || row.method === method.get()));
@@ -77,7 +78,7 @@ export async function open(place, params, context) {
       make("button", { type: "button", onclick: () => { down = sortBy === name ? !down : false; sortBy = name; table(); } },
         words, sortBy === name ? (down ? " ↓" : " ↑") : "")));
     const quality = row => row.value === null ? "–" : `${compact(row.value)}${row.low === null || row.high === null ? "" : ` (${compact(row.low)} to ${compact(row.high)})`}`;
-    tablePlace.replaceChildren(make("div", { className: "scroll card", tabIndex: 0, role: "region", "aria-label": "Measured" }, make("table", { className: "data" },
+    tablePlace.replaceChildren(make("div", { className: "scroll card", tabIndex: 0, role: "region", "aria-label": "Measured" }, make("table", { className: "data narrow" },
       make("thead", {}, make("tr", {}, head)),
       make("tbody", {}, rows.map(row => make("tr", {}, make("td", {}, row.label), make("td", {}, row.nfe === null ? "its own" : String(row.nfe)),
         make("td", {}, quality(row)), ...["used", "flops_per_sample", "seconds_per_sample", "seeds"].map(name => make("td", {}, compact(row[name])))))))));

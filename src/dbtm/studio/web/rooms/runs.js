@@ -33,19 +33,35 @@ export async function open(place, params, context) {
       return;
     }
     if (!runs.some(run => run.name === chosen)) chosen = runs[0].name;
-    const head = ["run", "recipe", "method", "step", "loss", "score", "time left", ""];
-    list.replaceChildren(make("div", { className: "scroll card", tabIndex: 0, role: "region", "aria-label": "All runs" }, make("table", { className: "data" },
-      make("thead", {}, make("tr", {}, head.map(name => make("th", { scope: "col" }, name || make("span", { className: "visually-hidden" }, "state"))))),
-      make("tbody", {}, runs.map(run => make("tr", { className: run.name === chosen ? "chosen" : "" },
-        make("td", {}, make("a", { href: `#/runs?${new URLSearchParams({ run: run.name })}`, "aria-current": run.name === chosen ? "true" : null }, run.name)),
-        make("td", {}, run.recipe ?? "–"), make("td", {}, run.method ?? "–"),
-        make("td", {}, `${run.step.toLocaleString("en")}${run.steps ? ` of ${run.steps.toLocaleString("en")}` : ""}`),
-        make("td", {}, compact(run.loss)), make("td", {}, compact(run.score)), make("td", {}, run.live ? duration(run.seconds_left) : "–"),
-        make("td", {}, badge(run))))))));
+    showList(runs);
     if (shownRun === null || shownRun.name !== chosen) {
       if (shownRun) shownRun.close();
       shownRun = await openRun(chosen, runs.map(run => run.name), detail, context);
     }
+  }
+  // Drawn anew where something has changed, with place and focus kept: a visitor may be on their way through it.
+  const rows = make("tbody"), region = make("div", { className: "scroll card listed", tabIndex: 0, role: "region", "aria-label": "All runs" });
+  let drawn = "";
+  function showList(runs) {
+    const now = JSON.stringify([chosen, runs.map(({ age, ...rest }) => rest)]);
+    if (now === drawn) return;
+    drawn = now;
+    const focused = rows.contains(document.activeElement) ? document.activeElement.textContent : null, at = region.scrollTop;
+    const head = ["run", "recipe", "method", "step", "loss", "score", "time left", ""];
+    rows.replaceChildren(...runs.map(run => make("tr", { className: run.name === chosen ? "chosen" : "" },
+        make("td", {}, make("a", { href: `#/runs?${new URLSearchParams({ run: run.name })}`, "aria-current": run.name === chosen ? "true" : null }, run.name)),
+        make("td", {}, run.recipe ?? "–"), make("td", {}, run.method ?? "–"),
+        make("td", {}, `${run.step.toLocaleString("en")}${run.steps ? ` of ${run.steps.toLocaleString("en")}` : ""}`),
+        make("td", {}, compact(run.loss)), make("td", {}, compact(run.score)), make("td", {}, run.live ? duration(run.seconds_left) : "–"),
+        make("td", {}, badge(run)))));
+    if (region.parentElement !== list) {
+      region.replaceChildren(make("table", { className: "data narrow" }, make("thead", {},
+        make("tr", {}, head.map(name => make("th", { scope: "col" }, name || make("span", { className: "visually-hidden" }, "state"))))), rows));
+      list.replaceChildren(region);
+      setTimeout(() => rows.querySelector(".chosen")?.scrollIntoView({ block: "nearest" })); // once it is on the page
+    }
+    region.scrollTop = at;
+    if (focused !== null) [...rows.querySelectorAll("a")].find(link => link.textContent === focused)?.focus({ preventScroll: true });
   }
   async function tick() {
     if (closed) return;
@@ -112,6 +128,9 @@ async function openRun(name, others, place, context) {
       fact("time left", told.live ? duration(told.seconds_left) : "–"), fact("task", told.task ?? "–"), fact("method", told.method ?? "–")));
     if (changed || !charts.children.length) drawCurves();
     const scored = new Map((curves.get("eval/score") ?? []).map(([step, score]) => [step, score]));
+    const listed = JSON.stringify([told.checkpoints, [...scored]]);
+    if (listed === notes.dataset.listed) return;
+    notes.dataset.listed = listed;
     notes.replaceChildren(told.checkpoints.length ? make("div", { className: "scroll card", tabIndex: 0, role: "region", "aria-label": "Checkpoints" }, make("table", { className: "data" },
       make("thead", {}, make("tr", {}, ["checkpoint", "score", ""].map(head => make("th", { scope: "col" }, head || make("span", { className: "visually-hidden" }, "best"))))),
       make("tbody", {}, told.checkpoints.map(each => make("tr", { className: each.best ? "best" : "" }, make("td", {}, each.name),

@@ -19,7 +19,7 @@ export async function open(place, params, context) {
   // -- the learned map ---------------------------------------------------------------------------------------------
   const told = make("p", { className: "soft", role: "status" }), bar = make("div"), numbers = make("div");
   const progress = make("div", { className: "progress", hidden: true }, bar);
-  const learnedPlace = make("div");
+  const learnedPlace = make("div", { hidden: true });
   const train = make("button", { type: "button", className: "primary", onclick: () => act("/api/simplex/learn", { seed: 0 }) }, "Train a map here");
   const stop = make("button", { type: "button", hidden: true, onclick: () => act("/api/simplex/stop", {}) }, "Stop");
 
@@ -55,6 +55,7 @@ export async function open(place, params, context) {
     told.textContent = `${percent(agreement)} of prior draws go where the exact flow takes them.`;
     const canvas = plane("The learned map: the vertex to which every point is taken");
     learnedPlace.replaceChildren(canvas);
+    learnedPlace.hidden = false;
     numbers.replaceChildren(make("table", { className: "numbers" }, make("caption", {}, "20,000 samples, one evaluation each"),
       make("thead", {}, make("tr", {}, ["vertex", "data p", "learned"].map(name => make("th", { scope: "col" }, name)))),
       make("tbody", {}, p.map((value, j) => make("tr", {}, make("td", {}, vertexName(j)), make("td", {}, value.toFixed(3)),
@@ -82,7 +83,7 @@ export async function open(place, params, context) {
     make("div", { className: "simplex" }, exact, beside),
     make("section", { className: "section" }, make("h2", {}, "A learned map beside it"),
       make("div", { className: "simplex" },
-        make("div", {}, learnedPlace),
+        learnedPlace,
         make("div", { className: "beside" }, make("section", { className: "card" }, told, progress,
           make("div", { className: "actions" }, train, stop), numbers), cards.length > 0 && make("section", { className: "card" }, own.element)))));
   view = openSimplex(exact, beside, state => { if (other) other.moveStart(state.x0); });

@@ -8,6 +8,9 @@ import { findClashes, readPuzzle, writePuzzle } from "../puzzle.js";
 import { copyText, makeWork, milliseconds, queuedWords } from "../work.js";
 
 const OPTIONS = ["nfe", "kappa", "scorer"];
+// Of a new puzzle: guesses that a search by singles needs at least; the first is by its clues instead.
+const HARDNESS = [["", "with so many clues"], ["1", "tricky: needs a guess"], ["10", "hard: 10 guesses or more"],
+  ["30", "very hard: 30 or more"], ["80", "diabolical: 80 or more"]];
 const START = "850002400720000009004000000000107002305000900040000000000080070017000000000036040";
 
 export async function open(place, params, context) {
@@ -166,13 +169,14 @@ export async function open(place, params, context) {
     bench.classList.toggle("wide", !single);
     lanes.forEach(lane => { lane.heading.hidden = single; });
     if (single) middle.replaceChildren(status, history, legend);
-    else lanes[0].element.append(status);
+    else lanes.forEach(lane => lane.element.append(lane.viewer.parts.status, lane.viewer.parts.history));
     settings.replaceChildren(puzzleCard, ...lanes.map(lane => lane.settings));
     buttons.compare.setAttribute("aria-pressed", String(lanes.length > 1));
   }
   function compare(wanted) {
     if (wanted && lanes.length === 1) {
       lanes.push(makeLane(1));
+      lanes[1].onBuild = arrange;
       lanes[1].reset();
     } else if (!wanted && lanes.length > 1) {
       lanes.pop().work.cancel();
@@ -187,7 +191,11 @@ export async function open(place, params, context) {
     undo: button("Undo", undo, { disabled: true }),
     clear: button("Clear", () => setPuzzle(state.puzzle.map(() => 0))),
     compare: button("Compare", () => compare(lanes.length === 1), { "aria-pressed": "false" }),
-    link: button("Copy link", () => copyText(location.href, context.say).then(done => { if (done) buttons.link.textContent = "Copied"; })),
+    link: button("Copy link", () => copyText(location.href, context.say).then(done => {
+      if (!done) { clash.textContent = "The browser does not let the page copy: take the link from the address bar"; return; }
+      buttons.link.textContent = "Copied";
+      setTimeout(() => { buttons.link.textContent = "Copy link"; }, 2000);
+    })),
   };
   busyButtons.solve = button("Solve", () => lanes.forEach(lane => lane.solve()), { className: "primary", disabled: !cards.length });
   busyButtons.cancel = button("Cancel", () => lanes.forEach(lane => lane.work.cancel()), { disabled: true });
@@ -202,22 +210,26 @@ export async function open(place, params, context) {
     if (pick.get()) setPuzzle(readPuzzle(pick.get()));
   });
   const fewest = range["3"][0], most = range["3"][1];
-  const clues = steps("Clues of a new one", Array.from({ length: most - fewest + 1 }, (_, i) => i + fewest), 30, () => {}, "fewer is harder");
+  const clues = steps("Clues", Array.from({ length: most - fewest + 1 }, (_, i) => i + fewest), 30, () => {}, "fewer is harder");
+  const difficulty = choice("A new one", HARDNESS, "", () => { clues.element.hidden = difficulty.get() !== ""; });
   const fresh = button("New puzzle", async () => {
     fresh.disabled = true;
     fresh.textContent = "Making one …";
+    const slow = setTimeout(() => { fresh.textContent = "Compiling the generator …"; }, 2000); // when it is first used
     try {
-      const number = crypto.getRandomValues(new Uint32Array(1))[0];
-      setPuzzle(readPuzzle((await ask("/api/sudoku/puzzle", { clues: clues.get(), seed: number })).puzzle));
+      const seed = crypto.getRandomValues(new Uint32Array(1))[0];
+      const kind = difficulty.get() ? { guesses: Number(difficulty.get()) } : { clues: clues.get() };
+      setPuzzle(readPuzzle((await ask("/api/sudoku/puzzle", { ...kind, seed })).puzzle));
     } catch (error) {
       clash.textContent = error.message;
     }
+    clearTimeout(slow);
     fresh.disabled = false;
     fresh.textContent = "New puzzle";
   });
   const text = make("textarea", { id: "paste", rows: 3, placeholder: "81 characters, or nine lines; 0 or . for empty", spellcheck: false });
   text.addEventListener("input", () => { if (readPuzzle(text.value)) { paste(text.value); text.value = ""; } });
-  const puzzleCard = make("section", { className: "card" }, make("h2", {}, "Puzzle"), pick.element, clues.element,
+  const puzzleCard = make("section", { className: "card" }, make("h2", {}, "Puzzle"), pick.element, difficulty.element, clues.element,
     make("div", { className: "field" }, fresh),
     make("div", { className: "field" }, make("label", { htmlFor: "paste" }, "Paste one"), text));
 

@@ -14,7 +14,8 @@ export async function open(place, params, context) {
   const cards = await context.models("text");
   if (!cards.length) return noModel(place, "Text", "dbtm train text --data DIR --out runs/text", "dbtm studio runs/text");
   let lanes = [], fields = {}, focused = null;
-  const lanesPlace = make("div", { className: "sheets" }), beside = make("div", { className: "side one-colour" });
+  const lanesPlace = make("div", { className: "sheets" }), beside = make("div", { className: "side one-colour staying" });
+  const narrow = matchMedia("(max-width: 60rem)"), rearrange = () => { if (focused) focusLane(focused, true); };
 
   // -- what is asked for -------------------------------------------------------------------------------------------
   const input = make("textarea", { id: "prompt", rows: 4, value: params.get("t") ?? "",
@@ -58,8 +59,8 @@ export async function open(place, params, context) {
 
   // -- a lane: one budget ------------------------------------------------------------------------------------------
   function makeLane(title) {
-    const lane = { sample: null, tokens: null, mark: null };
     const sheet = make("div", { className: "sheet prose", "aria-label": `${title}: the text, token by token; arrow keys choose a token` });
+    const lane = { sample: null, tokens: null, mark: null, sheet };
     const told = make("span", { className: "soft small", role: "status" });
     const stagePlace = make("div", { className: "player-place" });
     const save = make("a", { className: "button", hidden: true, download: "text.html" }, "Save as HTML");
@@ -83,6 +84,14 @@ export async function open(place, params, context) {
       view.onPick = (i, extend) => {
         const from = extend && lane.mark ? lane.mark[2] : i;
         lane.mark = extend || !(lane.mark && lane.mark[0] === i && lane.mark[1] === i) ? [Math.min(from, i), Math.max(from, i), from] : null;
+        showMark();
+      };
+      // Text that is selected with the mouse is marked, too.
+      sheet.onpointerup = () => {
+        const [from, to] = selectedSpans(sheet, view.spans);
+        if (from >= to) return;
+        getSelection().removeAllRanges();
+        lane.mark = [from, to, from];
         showMark();
       };
       lane.viewer = makeViewer(view);
@@ -139,7 +148,11 @@ export async function open(place, params, context) {
   function focusLane(lane, again = false) {
     if ((focused === lane && !again) || !lane.viewer) return;
     focused = lane;
-    beside.replaceChildren(optionsCard, lane.viewer.parts.history, lane.viewer.parts.legend);
+    const { history, legend } = lane.viewer.parts;
+    lanesPlace.querySelectorAll(".told-of").forEach(each => each.remove());
+    history.classList.add("told-of");
+    beside.replaceChildren(optionsCard, ...(narrow.matches ? [] : [history]), legend);
+    if (narrow.matches) lane.sheet.after(history); // what is told of a token stands where it was chosen
   }
   function showBusy() {
     cancel.disabled = !lanes.some(lane => lane.work.busy());
@@ -179,8 +192,27 @@ export async function open(place, params, context) {
           make("div", {}, make("label", { htmlFor: "prompt", className: "small soft" }, "Your text"), input),
           make("div", { className: "actions" }, writeButton, cancel, holeButton, other)),
         lanesPlace,
-        make("p", { className: "hint" }, "Choose a token to see what else the model considered, round by round. Click one token, ",
-          "shift-click another (or shift and arrow keys) to mark a span, then regenerate it in place.")),
+        make("p", { className: "hint" }, "Point at a token, or choose it, to see what else the model considered, round by round. Mark a span with the mouse, ",
+          "or click one token and shift-click another (or shift and arrow keys), then regenerate it in place.")),
       beside));
-  return () => lanes.forEach(lane => lane.work.cancel());
+  narrow.addEventListener("change", rearrange);
+  return () => {
+    narrow.removeEventListener("change", rearrange);
+    lanes.forEach(lane => lane.work.cancel());
+  };
+}
+
+// First and last of the spans of which a part is selected; [0, -1] for none.
+function selectedSpans(sheet, spans) {
+  const selection = getSelection(), none = [0, -1];
+  if (!selection || selection.isCollapsed) return none;
+  const range = selection.getRangeAt(0);
+  if (!sheet.contains(range.startContainer) || !sheet.contains(range.endContainer)) return none;
+  const touched = spans.map((span, i) => {
+    const each = document.createRange();
+    each.selectNodeContents(span);
+    const begins = range.compareBoundaryPoints(Range.START_TO_END, each), ends = range.compareBoundaryPoints(Range.END_TO_START, each);
+    return begins > 0 && ends < 0 ? i : -1;
+  }).filter(i => i >= 0);
+  return touched.length ? [touched[0], touched.at(-1)] : none;
 }
