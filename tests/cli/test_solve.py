@@ -243,7 +243,9 @@ def test_the_whole_command_in_a_plain_terminal():
     )
     assert run.stdout.endswith("exit 0\n[]\n"), run.stderr
     assert "\x1b" not in run.stdout
-    assert re.search(r"stands by this answer\n\nsolved in \d of 16 network evaluations, \d+ ms", run.stdout)
+    assert re.search(
+        r"stands by this answer\n\nsolved in \d of 16 network evaluations, [\d.]+ GFLOPs, \d+ ms", run.stdout
+    )
     for kind in ("5 clue", "5' committed", "5? refining", "round 2"):
         assert kind in run.stdout
 

@@ -133,15 +133,19 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
     way = "renoise and remap" if result.settings.get("sampler") == "refine" else result.settings["method"]
     console.print(f"A Sudoku with {clues} clues; {empty} cells to find, by {way}\n")
     console.print(SudokuTrace(result.puzzle_C, result.rounds))
-    cost = f"{result.evaluations} network evaluations, {result.duration}"
+    cost = f"{result.evaluations} network evaluations, {gflops(result.flops)}, {result.duration}"
     if result.stable is not None:
         console.print(f"\nthe model {trust(result.stable)}")
     console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
     if not result.solved:
-        larger = "; more rounds find more, --nfe 16" if result.budget is not None and result.budget < 16 else ""
+        larger = "; more rounds find more, --nfe 16" if result.settings.get("nfe", 16) < 16 else ""
         console.print(f"{result.violation}{larger}")
     settings = ", ".join(f"{name} {value}" for name, value in result.shown_settings(asked).items())
     console.print(f"[dim]{settings}[/]")
+
+
+def gflops(flops: float) -> str:
+    return f"{number(flops / 1e9)} GFLOPs"
 
 
 def trust(stable: bool) -> str:

@@ -51,6 +51,7 @@ SAMPLER: dict[str, Any] = {
     "check": _option(
         int, "Network evaluations for checking the answer, and for drawing another where it does not come back."
     ),
+    "loops": _option(int, "Loops of the blocks per evaluation, for maps that were trained with several."),
     "sampler": _option(str, "refine, iterate (T^k) or integrate (the map's field)."),
     "horizon": _option(float, "integrate: time up to which the field is followed."),
     "tolerance": _option(float, "iterate, --no-commit: stop where a round changes no probability by more than this."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from dbtm.cli import files
-from dbtm.cli.common import check_kappa, in_range, print_solution, trust, write_solution_page
+from dbtm.cli.common import check_kappa, gflops, in_range, print_solution, trust, write_solution_page
 from dbtm.cli.console import say
 from dbtm.cli.options import Html, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
@@ -125,7 +125,8 @@ def _solve_problem(
         if result.stable is not None:
             say(f"the model {trust(result.stable)}")
         spent = result.nfe if result.budget is None else f"{result.nfe} of {result.budget}"
-        cost = f"{spent} network evaluations, {result.milliseconds:.0f} ms on the {result.settings['device']}"
+        took = f"{result.milliseconds:.0f} ms on the {result.settings['device']}"
+        cost = f"{spent} network evaluations, {gflops(result.flops)}, {took}"
         say(f"solved in {cost}" if result.solved else f"wrong after {cost}\n{result.violation}")
     if not result.solved:
         raise typer.Exit(1)
@@ -276,6 +277,7 @@ def to_json(result: "SolveResult") -> str:
             "stable": result.stable,
             "nfe": result.nfe,
             "budget": result.budget,
+            "flops": result.flops,
             "milliseconds": round(result.milliseconds, 1),
             **settings,
             "rounds": rounds,

@@ -5,6 +5,8 @@ left out, and so is adaLN of a constant (it is folded into the matrices). The FL
 evaluations times `flops_per_evaluation`.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -83,21 +85,28 @@ def quality_flops(head: QualityHead, trunk_width: int, length: int) -> int:
     return 2 * L * D * Q + len(head.layers) * layer + 2 * L * Q
 
 
-def cost(sampler: Sampler) -> dict[str, Any]:
-    """Sizes, parameters, and FLOPs of one network evaluation of one sequence.
+def cost(sampler: Sampler, loops: int = 0) -> dict[str, Any]:
+    """Sizes, parameters, and FLOPs of one network evaluation of one sequence, with the network's own or another number
+    of `loops` of its blocks.
 
     A causal network generates with a cache, one token per evaluation: its `flops_per_evaluation` are those per
     generated token, `flops_per_sequence` / L on average; a prompt, read at once, costs its share of the sequence.
     """
-    network, config, shape = sampler.network, sampler.network.config, sampler.network.shape
+    network, shape = sampler.network, sampler.network.shape
+    config = replace(network.config, loops=loops or getattr(sampler.options, "loops", 0) or network.config.loops)
     sizes = {name: getattr(config, name) for name in ("width", "depth", "loops", "heads")}
     sizes |= {"length": shape.length, "vocab": shape.vocab}
     sizes |= {"pattern": config.pattern} if config.backbone == "delta" else {}
-    return {**sizes, "parameters": parameters(network), **_flops(network)}
+    return {**sizes, "parameters": parameters(network), **_flops(network, config)}
 
 
-def _flops(network: Backbone) -> dict[str, float]:
-    config, shape = network.config, network.shape
+def flops_of(sampler: Sampler, options: Mapping[str, Any]) -> float:
+    """FLOPs of one network evaluation with these options of the sampler."""
+    return cost(sampler, options.get("loops", 0))["flops_per_evaluation"]
+
+
+def _flops(network: Backbone, config: ModelConfig) -> dict[str, float]:
+    shape = network.shape
     causal = any(getattr(module, "causal", False) for module in network.modules())
     reads_tokens = len(network.embedding) > shape.vocab  # ids of its own (a mask, a start) have no place on the simplex
     whole = map_flops(config, shape, causal, reads_tokens, network.trunk.times, network.per_token)

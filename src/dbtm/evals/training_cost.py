@@ -84,7 +84,7 @@ def _known(*what: Any) -> list[float]:
 def _count_per_row(config: RunConfig, step: int) -> float:
     with torch.device("meta"):
         network = method_of(config).build()
-    forward, with_tangent = pass_flops(network)
+    forward, with_tangent = pass_flops(network, method_of(config).loops_at(step))
     quality = getattr(network, "quality", None)
     read = quality_flops(quality, network.config.width, network.shape.length) if isinstance(quality, QualityHead) else 0
     total = 0.0
@@ -96,9 +96,9 @@ def _count_per_row(config: RunConfig, step: int) -> float:
     return total / min(ROWS, config.train.batch)
 
 
-def pass_flops(network: Backbone) -> tuple[float, float]:
+def pass_flops(network: Backbone, loops: int | None = None) -> tuple[float, float]:
     """One forward pass over one sequence: the value alone, and value with tangent."""
-    config, shape = network.config, network.shape
+    config, shape = replace(network.config, loops=loops or network.config.loops), network.shape
     causal = any(getattr(module, "causal", False) for module in network.modules())
     reads_tokens = len(network.embedding) > shape.vocab
     value = map_flops(config, shape, causal, reads_tokens, network.trunk.times, network.per_token)

@@ -192,6 +192,10 @@ class Method(Generic[Settings, SampleOptions]):
         """
         return ()
 
+    def loops_at(self, step: int) -> int:
+        """How many times a step applies the blocks."""
+        return self.config.model.loops
+
     def after_step(self, step: int, ema: Backbone) -> None:
         """Called once after every optimizer step, with the averaged network."""
 

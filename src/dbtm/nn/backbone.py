@@ -5,6 +5,7 @@ tangent beside the value. What it does not ask for is not there and costs nothin
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -150,11 +151,13 @@ class Backbone(nn.Module):
         times: tuple[Tensor, ...] = (),
         rates: tuple[Tensor | None, ...] | None = None,
         cache: Cache | None = None,
+        loops: int | None = None,
     ) -> Dual:
         """Embedded input to trunk state, value and tangent, (B, L, D).
 
         `times` are (B,) or (B, L), one for each that the network reads; `rates` their tangents. With a `cache`, the
-        input continues the positions that it has read before.
+        input continues the positions that it has read before. `loops`, of a network without times, is another number of
+        loops of the blocks than that of `looped` or of the configuration.
         """
         residual = torch.promote_types(h.dtype, torch.float32)
         if self.config.input_norm:
@@ -173,7 +176,18 @@ class Backbone(nn.Module):
             more["condition"] = self.trunk.time(tuple(t.to(residual) for t in times), moving)
         if cache is not None:
             more["cache"], cache.length = cache, last
+        if loops is not None:
+            more["loops"] = loops
         return self.trunk(h, dh, rotary, self.dtype, **more)
+
+    @contextmanager
+    def looped(self, loops: int) -> Iterator[None]:
+        """Within, passes of this network apply its blocks so many times: for training, where one thread owns it."""
+        before, self.trunk.loops = self.trunk.loops, loops
+        try:
+            yield
+        finally:
+            self.trunk.loops = before
 
     def logits(self, h: Tensor, dh: Tensor | None = None, times: tuple[Tensor, ...] = ()) -> Dual:
         """Embedded input to logits and their tangent, (B, L, V)."""

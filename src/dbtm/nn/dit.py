@@ -207,11 +207,12 @@ class DiT(nn.Module):
         dtype: torch.dtype,
         condition: Dual | None = None,
         cache: Cache | None = None,
+        loops: int | None = None,
     ) -> Dual:
-        """`condition`: what `time` makes of the times, where the network reads some."""
+        """`condition`: what `time` makes of the times, where the network reads some; `loops`: another number."""
         if condition is not None:
             return self.timed_forward(x, dx, rotary, dtype, condition)
-        for loop in range(self.loops):
+        for loop in range(self.loops if loops is None else loops):
             for number, block in enumerate(self.blocks):
                 past = {} if cache is None else {"cache": cache.layer(loop * len(self.blocks) + number)}
                 x, dx = self.run(block, x, dx, self.constant, rotary, dtype, **past)

@@ -36,12 +36,14 @@ class LatentBackbone(Backbone):
         times: tuple[Tensor, ...] = (),
         rates: tuple[Tensor | None, ...] | None = None,
         cache: Cache | None = None,
+        loops: int | None = None,
         latent_B: Tensor | None = None,
     ) -> Dual:
         """As of a Backbone, with a latent per sequence (one half where none is given), and without tangents."""
         assert dh is None
         assert rates is None
         assert cache is None
+        assert loops is None
         residual, length = torch.promote_types(h.dtype, torch.float32), h.shape[1]
         if self.config.input_norm:
             h, _ = rms_norm(h, None)

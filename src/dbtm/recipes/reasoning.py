@@ -53,14 +53,14 @@ def _method(depth: int, quality: QualityConfig) -> Config:
 
 
 def _on_a_cpu(task: Reasoning) -> RunConfig:
-    big = _on_a_gpu(task, batch=32)
+    big = _on_a_gpu(task, batch=64)
     return replace(
         big,
         recipe=f"{task.name}-mini",
         model=replace(big.model, width=48, depth=3, heads=4),
         method=_method(depth=3, quality=QualityConfig(width=32, depth=2)),
         optim=replace(big.optim, warmup=100),
-        train=TrainConfig(steps=3_000, batch=32, log_every=50, checkpoint_every=500, evaluate_every=500),
+        train=TrainConfig(steps=2_000, batch=64, log_every=50, checkpoint_every=500, evaluate_every=500),
         sample=Options(nfe=4, kappa=0.9, scorer="quality"),
     )
 
@@ -71,8 +71,8 @@ def maze() -> RunConfig:
 
 
 def maze_mini() -> RunConfig:
-    """6 x 6, shortest paths of at least 8 steps."""
-    return _on_a_cpu(Maze(size=6, least=8, walls=(0.2, 0.4)))
+    """5 x 5, shortest paths of at least 6 steps."""
+    return _on_a_cpu(Maze(size=5, least=6, walls=(0.2, 0.4)))
 
 
 def colouring() -> RunConfig:
@@ -81,8 +81,8 @@ def colouring() -> RunConfig:
 
 
 def colouring_mini() -> RunConfig:
-    """8 nodes, 16 edges, 3 colours."""
-    return _on_a_cpu(Colouring(nodes=8, degree=4.0))
+    """6 nodes, 9 edges, 3 colours."""
+    return _on_a_cpu(Colouring(nodes=6, degree=3.0))
 
 
 def sat() -> RunConfig:
@@ -91,5 +91,5 @@ def sat() -> RunConfig:
 
 
 def sat_mini() -> RunConfig:
-    """6 variables, 26 clauses."""
-    return _on_a_cpu(Sat(variables=6))
+    """5 variables, 21 clauses."""
+    return _on_a_cpu(Sat(variables=5))

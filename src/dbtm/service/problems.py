@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dbtm.core.errors import UsageError
+from dbtm.evals.cost import flops_of
 from dbtm.sampling import Sampler
 from dbtm.service.request import ModelRequest
 from dbtm.tasks.reasoning.base import Reasoning
@@ -44,6 +45,8 @@ class ProblemResult:
     stable: bool | None
     """Whether the answer confirmed itself; None where the sampler was not asked to check it."""
     settings: dict[str, Any]
+    flops: float
+    """About what the network evaluations took: their number times the products of one."""
 
     @property
     def solved(self) -> bool:
@@ -73,6 +76,7 @@ def answer(request: ProblemRequest, sampler: Sampler | None = None) -> ProblemRe
         violation=task.complaint(trace.tokens[0]),
         stable=None if trace.stable is None else bool(trace.stable[0]),
         settings=request.settings(sampler, options),
+        flops=int(trace.nfe[0]) * flops_of(sampler, options),
     )
 
 

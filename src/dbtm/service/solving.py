@@ -10,6 +10,7 @@ import numpy as np
 
 from dbtm.checkpoint.loading import load
 from dbtm.core.errors import UsageError
+from dbtm.evals.cost import flops_of
 from dbtm.sampling import Round, Sampler
 from dbtm.service.exporting import load_onnx
 from dbtm.service.progress import Progress
@@ -63,6 +64,8 @@ class SolveResult:
     """Checkpoint, method, options of the sampler, seed and device."""
     stable: bool | None = None
     """Whether the answer confirmed itself; None where the sampler was not asked to check it."""
+    flops: float = 0.0
+    """About what the network evaluations took: their number times the products of one."""
 
     @property
     def solution_C(self) -> np.ndarray:
@@ -135,7 +138,9 @@ def solve(
     wrong = violation(rounds[-1].values_C, puzzle_C)
     budget = options["nfe"] + options.get("check", 0) if sampler.has_budget else None
     stable = None if trace.stable is None else bool(trace.stable[0])
-    return SolveResult(puzzle_C, rounds, int(trace.nfe[0]), budget, milliseconds, wrong, settings, stable)
+    nfe = int(trace.nfe[0])
+    flops = nfe * flops_of(sampler, options)
+    return SolveResult(puzzle_C, rounds, nfe, budget, milliseconds, wrong, settings, stable, flops)
 
 
 def solve_with_tries(request: SolveRequest, tries: int, sampler: Sampler | None = None) -> tuple[SolveResult, int]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from dbtm.config import RunConfig
 
 
+MOST_LOOPS = 1024  # as of model.loops
+
+
 def _are_rounds(depths: tuple[int, ...]) -> bool:
     return bool(depths) and all(1 <= depth <= MOST_ROUNDS for depth in depths)
 
@@ -237,6 +240,13 @@ class Config(MethodConfig):
     """Self-distillation from a frozen copy."""
     quality: QualityConfig = field(default_factory=QualityConfig)
     """The quality head."""
+    loops: tuple[int, ...] = ()
+    """Numbers of loops of the blocks, of which every step draws one, so that a sampler may choose; empty: always
+    model.loops."""
+
+    def __post_init__(self):
+        if not all(1 <= loops <= MOST_LOOPS for loops in self.loops):
+            raise UsageError(f"method.loops={list(self.loops)} must be numbers from 1 to {MOST_LOOPS}")
 
     def check(self, run: "RunConfig") -> None:
         loss, ril, distill, sample = self.loss, self.ril, self.distill, run.sample
@@ -286,6 +296,9 @@ class Options(SampleConfig):
     check: int = 0
     """Further network evaluations, at least 2, in which the answer is checked by looks at renoised halves of it, and
     drawn again where it does not come back; 0 is off."""
+    loops: int = 0
+    """Loops of the blocks per network evaluation, for maps that were trained with several numbers of them
+    (method.loops); 0: model.loops."""
     temperature: float = 0.0
     """0 takes the most likely token."""
     sigma: float | None = None
@@ -306,6 +319,7 @@ class Options(SampleConfig):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
         self.not_negative("temperature", "repetition_penalty", "tolerance", "check")
+        self.in_range(0, MOST_LOOPS, "loops")
         if self.check == 1:
             raise UsageError("sample.check=1 is too few: a check takes 2 network evaluations")
         paper = self.sampler == "refine" and self.commit
@@ -316,6 +330,8 @@ class Options(SampleConfig):
                 "sample.rule=revise confirms its answer itself, by confidence or quality: leave check and "
                 "repetition_penalty out, and set scorer to one of these two"
             )
+        if self.loops and self.sampler == "integrate":
+            raise UsageError("sample.loops has no part in sample.sampler=integrate: leave it at 0")
         if self.sigma is not None:
             self.positive("sigma")
 
@@ -364,6 +380,7 @@ class Options(SampleConfig):
         no part; commits that are spread know no threshold, held distributions no penalty.
         """
         settings: dict[str, Any] = {"sampler": self.sampler, "nfe": self.nfe, "sigma": self.sigma}
+        settings |= {"loops": self.loops} if self.loops else {}
         if self.sampler == "integrate":
             return {**settings, "horizon": self.horizon}
         stopping = {"tolerance": self.tolerance} if self.tolerance else {}

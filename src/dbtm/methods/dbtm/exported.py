@@ -93,7 +93,7 @@ class ExportedRounds:
 
     def check(self, options: Options) -> None:
         """Refuse options that the graph has no part for."""
-        fixed = {"sampler": "refine", "rule": "commit", "commit": True, "check": 0, "temperature": 0.0}
+        fixed = {"sampler": "refine", "rule": "commit", "commit": True, "check": 0, "loops": 0, "temperature": 0.0}
         fixed |= {"repetition_penalty": 0.0, "scorer": self.scorer, "sigma": self.sigma}
         for name, value in fixed.items():
             if getattr(options, name) != value:

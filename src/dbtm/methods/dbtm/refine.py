@@ -14,7 +14,7 @@ computed for a trace alone.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -44,6 +44,8 @@ class Evaluator:
     prior: Prior
     hidden: Callable[[Tensor], Tensor]
     quality: Callable[[Tensor, Tensor], Tensor]
+    recorder: Record | None = None  # where passes are replayed as CUDA graphs
+    by_loops: dict[int, Callable[[Tensor], Tensor]] = field(default_factory=dict)  # `hidden` of other depths
 
     @classmethod
     def plain(cls, model: TransportMap) -> "Evaluator":
@@ -51,7 +53,16 @@ class Evaluator:
 
     def replayed(self, record: Record = record) -> "Evaluator":
         """The same as CUDA graphs."""
-        return Evaluator(self.model, self.prior, Replayed(self.hidden, record), Replayed(self.quality, record))
+        return Evaluator(self.model, self.prior, Replayed(self.hidden, record), Replayed(self.quality, record), record)
+
+    def looped(self, loops: int) -> "Evaluator":
+        """The same with another number of loops of the blocks; 0: the network's own."""
+        if not loops or loops == self.model.config.loops:
+            return self
+        if loops not in self.by_loops:
+            deeper = lambda h: self.model.hidden(h, loops=loops)[0]  # noqa: E731
+            self.by_loops[loops] = deeper if self.recorder is None else Replayed(deeper, self.recorder)
+        return replace(self, hidden=self.by_loops[loops])
 
 
 def noise(model: TransportMap, key_B: Tensor, sigma: float) -> Noise:

@@ -23,7 +23,7 @@ from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.refine import Evaluator
 from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
-from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, NOISE, ONE, START, TIME, TURN
+from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, LOOPS, NOISE, ONE, START, TIME, TURN
 from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
 from dbtm.simplex import Noise, State, assignment, commitment_time, interpolate, partial_context
@@ -88,15 +88,22 @@ class DBTM(Method[Config, Options]):
 
     def phase(self, step: int) -> tuple[int, ...]:
         """Whether semigroup, refinement in the loop and semi-r are on, the one round of every depth that is supervised
-        (0: all), and the number of self-distillation's teacher, whose folded constants are other tensors than those of
-        the teacher before.
+        (0: all), the number of self-distillation's teacher, whose folded constants are other tensors than those of
+        the teacher before, and, where it is drawn, the number of loops.
         """
         loss, ril, distill = self.settings.loss, self.settings.ril, self.settings.distill
         teacher = bool(distill.weight) * max(0, (step - distill.start) // distill.refresh + 1)
         rolling = ril.on and step >= ril.start
         starts = ((loss.semigroup, loss.semigroup_start), (rolling, ril.start), (ril.semigroup, ril.semigroup_start))
         rounds = (self.supervised_round(step, k) if rolling else 0 for k in ril.depths)
-        return *(int(bool(weight) and step >= start) for weight, start in starts), *rounds, teacher
+        drawn = (self.loops_at(step),) if self.settings.loops else ()
+        return *(int(bool(weight) and step >= start) for weight, start in starts), *rounds, teacher, *drawn
+
+    def loops_at(self, step: int) -> int:
+        choices = self.settings.loops
+        if not choices:
+            return super().loops_at(step)
+        return choices[int(rng.uniform(rng.fold(self.config.train.seed, LOOPS, step)[None], 1) * len(choices))]
 
     def supervised_round(self, step: int, k: int) -> int:
         """The round of a rollout that is supervised in a step, the same for all its samples; 0 for all rounds."""
@@ -113,7 +120,12 @@ class DBTM(Method[Config, Options]):
         x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
         to the embedding when the last of them has been backpropagated.
         """
-        semigroup, ril, semi_r, *rounds, distill = self.phase(examples.step)
+        with self.network.looped(self.loops_at(examples.step)):
+            yield from self._parts(examples)
+
+    def _parts(self, examples: Examples) -> Iterator[Part]:
+        known = self.phase(examples.step)
+        semigroup, ril, semi_r, *rounds, distill = known[:-1] if self.settings.loops else known
         noise = self.draw_noise(examples)
         embedded_BLD = self.network.embed_noise(noise)
         noise_BLD = shared(embedded_BLD)
@@ -343,6 +355,7 @@ class DBTM(Method[Config, Options]):
     ) -> Trace:
         if isinstance(network, ExportedRounds):
             return network.sample(given, options, seed, watch)
+        network = network.looped(options.loops)
         if options.rule == "revise":
             return revise(network, given, options, seed, watch)
         sampler = confirm if options.check else SAMPLERS[options.sampler]

@@ -1,5 +1,6 @@
 """What the JSON of an evaluation says about the model that it measured."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from dbtm.checkpoint.loading import find
@@ -14,9 +15,9 @@ def weights(checkpoint: str) -> dict[str, str]:
     return {"checkpoint": checkpoint, "sha256": digest(find(checkpoint))}
 
 
-def describe_model(sampler: Sampler, checkpoint: str) -> dict[str, Any]:
-    """Its weights, its method, and what it costs."""
-    return {**weights(checkpoint), "method": sampler.method.name, **cost(sampler)}
+def describe_model(sampler: Sampler, checkpoint: str, options: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Its weights, its method, and what an evaluation costs with these options of its sampler."""
+    return {**weights(checkpoint), "method": sampler.method.name, **cost(sampler, options.get("loops", 0))}
 
 
 def describe_origin(sampler: Sampler, checkpoint: str, seed: int) -> dict[str, Any]:

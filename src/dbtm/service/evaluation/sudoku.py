@@ -78,7 +78,9 @@ def evaluate_sudoku(request: SudokuEvaluationRequest, progress: Progress = Progr
     settings = sudoku.settings_to_try(sampler, request.budgets, request.kappas, request.options)
     sets, data = _puzzles(request, task, progress)
     # what the paper's own model costs, by its sizes
-    model = describe_model(sampler, request.checkpoint) | {"paper": cost_of_run(recipe("sudoku-paper"))}
+    model = describe_model(sampler, request.checkpoint, request.options) | {
+        "paper": cost_of_run(recipe("sudoku-paper"))
+    }
     result = SudokuEvaluation(request, sets, model, data | {"seed": request.seed}, made(sampler.device))
     for i, group in enumerate(result.sets):
         n, meter = len(group.puzzles_BC), Meter(progress)
