@@ -5,9 +5,9 @@
     python benchmarks/reasoning.py sudoku "hard=clues:30" "theirs=FILE.csv" --n 100 --json results/sudoku-stable.json
 
 `train` runs the recipe TASK-mini with and without the map's own mistakes in its rollouts, for the same number of steps.
-`measure` samples held-out problems in several ways: 4 is the paper's rule with 4 network evaluations, 4+12 the same with
-a self-check of at most 12, revise-16 the rule that revises. `sudoku` does the same with a checkpoint of 9 x 9 Sudoku (the
-packaged one by default) on sets of puzzles, named as in benchmarks/efforts.py.
+`measure` samples held-out problems in several ways: 4 is the paper's rule with 4 network evaluations, 4+12 the same
+with a self-check of at most 12, revise-16 the rule that revises. `sudoku` does the same with a checkpoint of 9 x 9
+Sudoku (the packaged one by default) on sets of puzzles, named as in benchmarks/efforts.py.
 
 Of an answer that is called stable, `precision` is how often it is right; `recall` is the share of right answers that
 are called stable. Rows of other tasks or sets that the JSON holds already are kept.
