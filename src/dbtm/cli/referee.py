@@ -22,7 +22,9 @@ def referee(
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Minutes of this device for every method, instead.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs per method: seeds 0, 1, 2 ...")] = 3,
-    nfe: Annotated[str, typer.Option(help="Network evaluations to sample at.")] = "1,2,4,8,16,32,64,128",
+    nfe: Annotated[
+        str | None, typer.Option(help="Network evaluations to sample at (default: 1,2,4,... to 128; markov to 32).")
+    ] = None,
     n: Annotated[int | None, typer.Option(help="Samples for every number (default: the task's).")] = None,
     data: Annotated[Path | None, typer.Option(help="text, gsm8k: a prepared folder; own: a .npy file.")] = None,
     vocab: Annotated[int | None, typer.Option(help="own: size of the vocabulary.")] = None,
@@ -52,7 +54,8 @@ def referee(
     common.in_range("--seeds", seeds, 1)
     common.in_range("--n", n, 2)
     common.in_range("--jobs", jobs, 0)
-    budgets = common.numbers("--nfe", nfe, int, lambda x: x >= 1, "whole numbers from 1 on, as 1,2,4")
+    wanted = "whole numbers from 1 on, as 1,2,4"
+    budgets = None if nfe is None else tuple(common.numbers("--nfe", nfe, int, lambda x: x >= 1, wanted))
     folder = out or Path("referee") / task
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file: give a folder")
@@ -77,7 +80,7 @@ def referee(
                 flops=flops,
                 minutes=minutes,
                 seeds=seeds,
-                nfe=tuple(budgets),
+                nfe=budgets,
                 n=n,
                 teacher_share=teacher_share,
                 data=data,

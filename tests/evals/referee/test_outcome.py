@@ -43,6 +43,7 @@ def test_shares_are_pooled_by_their_counts_and_stay_shares():
 
 def test_a_run_without_a_number_is_left_out():
     assert pooled([row(None)], TV)["value"] is None
+    assert pooled([row(0.02, 0.01, 0.03), row(0.2, 0.19, 0.21)], TV)["low"] == 0, "a distance is not negative"
     assert pooled([row(None), row(0.2, 0.1, 0.3)], TV)["values"] == [0.2]
 
 

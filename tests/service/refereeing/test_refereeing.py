@@ -205,6 +205,7 @@ def test_settings_of_one_method_can_be_changed(tmp_path):
         ({"flops": 1.0}, "one step of"),
         ({"n": 1}, "at least 2"),
         ({"nfe": ()}, "at least one"),
+        ({"nfe": (0, 1)}, "at least one"),
     ],
 )
 def test_mistakes_are_a_line(tmp_path, wrong, said):

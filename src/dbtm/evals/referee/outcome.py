@@ -86,8 +86,7 @@ def pooled(rows: Sequence[Mapping[str, Any]], metric: Metric) -> dict[str, Any]:
     seeds, samples = over_seeds(values), over_samples(rows, metric)
     shown = [x for x in (*seeds, *samples) if math.isfinite(x)]
     low, high = (min(shown), max(shown)) if shown else (math.nan, math.nan)
-    if metric.share:
-        low, high = max(0.0, low), min(1.0, high)
+    low, high = max(0.0, low), min(1.0, high) if metric.share else high  # no measure is negative
     return {
         **out,
         "value": fmean(values),

@@ -21,9 +21,7 @@ from dbtm.service.refereeing.report import write_report
 from dbtm.service.refereeing.schedule import run_here, run_in_processes
 from dbtm.service.training import TrainRequest
 
-__all__ = ["COMPARISONS", "NFE", "RefereeRequest", "RefereeResult", "merge", "referee", "report"]
-
-NFE = (1, 2, 4, 8, 16, 32, 64, 128)
+__all__ = ["COMPARISONS", "RefereeRequest", "RefereeResult", "merge", "referee", "report"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +35,8 @@ class RefereeRequest:
     """Training budget of every entry; with neither this nor `minutes`, the task's own."""
     minutes: float | None = None
     seeds: int = 3
-    nfe: tuple[int, ...] = NFE
+    nfe: tuple[int, ...] | None = None
+    """Network evaluations to sample at; None: the task's own."""
     n: int | None = None
     """Samples for every number; None: the task's own."""
     teacher_share: float = TEACHER_SHARE
@@ -56,7 +55,7 @@ class RefereeRequest:
     def __post_init__(self):
         if self.task not in COMPARISONS:
             raise UsageError(f"the referee knows no task '{self.task}'{nearest(self.task, COMPARISONS)}")
-        if self.seeds < 1 or not self.nfe or min(self.nfe) < 1:
+        if self.seeds < 1 or (self.nfe is not None and min(self.nfe, default=0) < 1):
             raise UsageError("at least one seed and one number of network evaluations are needed, each at least 1")
         if self.n is not None and self.n < 2:
             raise UsageError(f"{self.n} samples say nothing: ask for at least 2")
@@ -122,7 +121,7 @@ def planned(request: RefereeRequest) -> Plan:
         budget=Budget(flops, request.minutes),
         n=n,
         seeds=tuple(range(request.seeds)),
-        nfe=tuple(sorted(set(request.nfe))),
+        nfe=tuple(sorted(set(request.nfe or comparison.nfe))),
         entries=found,
         teacher_share=request.teacher_share,
         judge=request.judge or comparison.judge,

@@ -29,6 +29,8 @@ class Comparison:
     summary: str
     n: int
     """Samples, puzzles or problems for every number."""
+    nfe: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+    """Network evaluations to sample at."""
     changes: tuple[str, ...] = ()
     flops: float | None = None
     """Training budget; None: what the recipe's own run costs."""
@@ -42,6 +44,7 @@ COMPARISONS = {
         "markov",
         "a Markov chain with a known law: total variation of adjacent pairs; minutes on two CPU cores",
         n=3_000,
+        nfe=(1, 2, 4, 8, 16, 32),  # of eight tokens
         changes=("model.width=48", "model.depth=2"),
         flops=3e11,
     ),
