@@ -26,6 +26,8 @@ RECIPES = {
     ),
     "sudoku-mini": Entry("sudoku", "sudoku_mini", "4 x 4 Sudoku: minutes on two CPU cores"),
     "sudoku": Entry("sudoku", "sudoku", "9 x 9 Sudoku, ours: looped depth, Muon, symmetries; for one GPU"),
+    "sudoku-hard": Entry("sudoku", "sudoku_hard", "9 x 9 Sudoku, hardest puzzles: own mistakes, random loops; one GPU"),
+    "sudoku-hard-2": Entry("sudoku", "sudoku_hard_2", "second stage of sudoku-hard (--init RUN)"),
     "sudoku-paper": Entry("sudoku", "sudoku_paper", "9 x 9 Sudoku, the paper's table"),
     "maze": Entry("reasoning", "maze", "shortest paths in 30 x 30 mazes, of more than 110 steps; for one GPU"),
     "maze-mini": Entry("reasoning", "maze_mini", "5 x 5 mazes: for CPU cores"),

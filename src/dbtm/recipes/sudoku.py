@@ -1,4 +1,4 @@
-"""Sudoku: the paper's recipe, ours, and a small one for a CPU."""
+"""Sudoku: the paper's recipe, ours, ours for the hardest puzzles in two stages, and a small one for a CPU."""
 
 from dataclasses import replace
 
@@ -51,6 +51,41 @@ def _method(depth: int, quality: QualityConfig) -> Config:
         loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
         ril=RilConfig(weight=1.0, depths=(depth,), kappa=0.9, later_fraction=0.5),
         quality=quality,
+    )
+
+
+def sudoku_hard() -> RunConfig:
+    """Ours for the hardest puzzles, first stage: hard puzzles beside ordinary ones, rollouts that hold the map's own
+    mistakes and take them back, the quality head everywhere, and a number of loops that is drawn in every step.
+
+    The answer is a function of the clues: no transport. Puzzles that take a solver 20 guesses and more are slow to make
+    (0.4 s each on one core), so that pools are small and symmetries many.
+    """
+    base = sudoku()
+    ril = RilConfig(weight=1.0, depths=(6,), kappa=0.9, later_fraction=0.5, own=0.5, uncommit=True, quality_on="all")
+    loss = LossConfig(transport=0.0, interpolant_fraction=0.25, boundary_fraction=0.125)
+    path = PathConfig(t_anchor=0.69, coupling="independent")
+    return replace(
+        base,
+        recipe="sudoku-hard",
+        task=Sudoku(clues=((22, 26), (27, 31), (30, 30)), efforts=((2, 20), (20, 100)), pool=10_000),
+        method=Config(path=path, loss=loss, ril=ril, quality=ours.QUALITY, loops=(1, 2, 3)),
+        train=replace(base.train, steps=12_000, batch=512, checkpoint_every=500, evaluate_every=500),
+    )
+
+
+def sudoku_hard_2() -> RunConfig:
+    """Second stage: other puzzles, hard ones above all, longer rollouts, more of the map's own mistakes."""
+    first = sudoku_hard()
+    assert isinstance(first.method, Config)
+    ril = replace(first.method.ril, depths=(8,), own=0.75)
+    return replace(
+        first,
+        recipe="sudoku-hard-2",
+        task=Sudoku(clues=((22, 26),), efforts=((2, 20), (20, 100)), pool=10_000, seed=2),
+        method=replace(first.method, ril=ril, loops=(2, 3, 4)),
+        optim=replace(first.optim, lr=5e-4),
+        train=replace(first.train, steps=4_000),
     )
 
 

@@ -296,6 +296,56 @@ def test_some_rows_hold_their_own_choices_and_the_others_the_truth():
     assert (truth != own).all()
 
 
+def test_what_a_row_holds_of_its_own_may_stay():
+    """Without un-commit, positions are added by confidence, and keep the token of the round that chose them."""
+    ril = RilConfig(weight=0.6, quality=0.0, depths=(K,), kappa=KAPPA, own=1.0, uncommit=False)
+    method, batch = build(loss=NOTHING, ril=ril), examples()
+    x0, want, changed = coupled_noise(method, batch), torch.zeros(()), 0
+    for b in range(B):
+        e = one_hot(batch.tokens[b])
+        held = {l: e[l] for l in range(PROMPT)}
+        for r in range(1, K + 1):
+            p = method.network(torch.stack([held.get(l, x0[b, l]) for l in range(L)])[None])[0]
+            want = want + sum(weighted_ce(p[l], e[l]) for l in range(PROMPT, L)) / (B * (L - PROMPT))
+            sure = {l: p[l].max().item() for l in range(L) if l not in held}
+            changed += sum(not torch.equal(held[l], torch.eye(e.shape[1])[p[l].argmax()]) for l in held)
+            best = sorted(sure, key=lambda l: -sure[l])[: math.ceil(len(sure) / (K - r + 1))]
+            chosen = [l for l in sure if sure[l] >= KAPPA or l in best]
+            held |= {l: torch.eye(e.shape[1])[p[l].argmax()] for l in chosen}
+    assert changed, "the map would have changed its mind"
+    check(method, batch, {"ril": want}, ril=0.6)
+
+
+@pytest.mark.parametrize("own", [0.0, 1.0])
+@pytest.mark.parametrize("where", ["supervised", "open", "all"])
+def test_where_the_quality_head_learns(own, where):
+    """log q of what the map proposes at the counted positions; at the others it reads the token that is there."""
+    ril = RilConfig(weight=0.6, quality=0.5, depths=(K,), kappa=KAPPA, own=own, quality_on=where)
+    method, batch = build(loss=NOTHING, ril=ril), examples()
+    x0, want, held_count = coupled_noise(method, batch), {"ril": torch.zeros(()), "ril_quality": torch.zeros(())}, 0
+    for b in range(B):
+        e = one_hot(batch.tokens[b])
+        states = own_states(method, batch, x0, b) if own else rollout(method, batch, x0, b)[0]
+        for x in states:
+            p = method.network(x[None])[0]
+            held = {l for l in range(PROMPT, L) if not torch.equal(x[l], x0[b, l])}
+            held_count += len(held)
+            free = [l for l in range(PROMPT, L) if own or l not in held]
+            want["ril"] = want["ril"] + sum(weighted_ce(p[l], e[l]) for l in free)
+            proposing = range(PROMPT, L) if where == "all" else free
+            learning = [l for l in proposing if where != "open" or l not in held]
+            proposed = batch.tokens[b].clone()
+            for l in proposing:
+                proposed[l] = p[l].argmax()
+            trunk = method.network.hidden(method.network.embed_dense(x[None])[0])[0].detach()
+            q = method.network.quality_logits(trunk, proposed[None])[0].sigmoid()
+            want["ril_quality"] = want["ril_quality"] - sum(
+                (q[l] if proposed[l] == batch.tokens[b, l] else 1 - q[l]).log() for l in learning
+            )
+    assert held_count
+    check(method, batch, {name: x / (B * (L - PROMPT)) for name, x in want.items()}, ril=0.6, ril_quality=0.3)
+
+
 def row_of(batch, b):
     one = slice(b, b + 1)
     return replace(batch, tokens=batch.tokens[one], prompt=batch.prompt[one], sample_key=batch.sample_key[one])

@@ -124,6 +124,10 @@ class RilConfig(Section):
     own: float = 0.0
     """Share of rows whose rollouts hold the map's own choices, chosen anew in every round, right or wrong, and learn at
     every position: the map learns to change its mind (sample.rule=revise). 0 is the paper's."""
+    uncommit: bool = True
+    """Rows with the map's own choices choose anew in every round what they hold; else what they hold stays."""
+    quality_on: Literal["supervised", "open", "all"] = "supervised"
+    """Where the quality head learns: where the map does, at what is not held alone, or at all that is generated."""
     start: int = 0
     """First step with rollouts."""
     transport: float = 0.0

@@ -8,7 +8,8 @@
 
 Rows that hold the map's own choices (`own`) differ: x_hat_r has argmax T(x_hat_{r-1}) on C_r, right or wrong; C_r is
 chosen anew in every round, by the map's confidence; and all positions learn x1, held ones too. So the map sees contexts
-with mistakes in them, and learns to change its mind (the sampler's rule "revise").
+with mistakes in them, and learns to change its mind (the sampler's rule "revise"). Without `uncommit`, what such a row
+holds stays, as in the paper's rule.
 
 The rollout is the supervised pass itself, committed from its detached output: it costs no further pass. Only semi-r
 must know the last round before the first is learned: it walks ahead once without gradients, and without dropout.
@@ -105,7 +106,8 @@ class Rollout:
 
     def rows(self) -> Tensor:
         """The positions that the head visits."""
-        return self.method.rows(~self.committed | self.open())
+        everywhere = self.method.settings.ril.quality_on == "all"
+        return self.method.rows(~self.start if everywhere else ~self.committed | self.open())
 
     def trunk(self) -> Tensor:
         """The network at x_hat_{r-1}."""
@@ -138,12 +140,17 @@ class Rollout:
         committed = commit(read.right, self.committed, r, self.k, kappa)
         if self.own is None:
             return committed
-        return torch.where(self.own, commit(read.confidence, self.start, r, self.k, kappa), committed)
+        kept = self.start if self.method.settings.ril.uncommit else self.committed
+        return torch.where(self.own, commit(read.confidence, kept, r, self.k, kappa), committed)
 
-    def hold(self, read: HeadLosses) -> None:
-        """After C_r is known: what it holds."""
+    def go_on(self, read: HeadLosses, committed: Tensor) -> None:
+        """To C_r, and what it holds."""
         if self.own is not None:
-            self.held = torch.where(self.own & ~self.start, read.argmax, self.state.tokens)
+            chosen = read.argmax
+            if self.held is not None and not self.method.settings.ril.uncommit:
+                chosen = torch.where(self.committed, self.held, chosen)
+            self.held = torch.where(self.own & ~self.start, chosen, self.state.tokens)
+        self.committed = committed
 
     @torch.no_grad()
     def walk(self, r: int) -> Tensor:
@@ -151,8 +158,7 @@ class Rollout:
         rows, trunk = self.rows(), self.trunk()
         self.remember(trunk, r)
         read = self.look(trunk, rows)
-        self.committed = self.commits(read, r)
-        self.hold(read)
+        self.go_on(read, self.commits(read, r))
         return trunk
 
 
@@ -203,12 +209,17 @@ def _supervised(rollout: Rollout, r: int, ahead: Ahead | None) -> Part:
         counted = counted & ~rollout.settled(after)
     beta = method.weights["ril"] * share * (1 / count) * counted
     read = rollout.read(trunk, beta, rows)
-    rollout.committed = rollout.commits(read, r) if ahead is None else ahead.committed[r]
-    rollout.hold(read)
+    held = rollout.committed
+    rollout.go_on(read, rollout.commits(read, r) if ahead is None else ahead.committed[r])
     terms = {"ril": losses.total(read.endpoint * counted, count) * share}
     others = {}
     if method.network.quality is not None and method.weights["ril_quality"]:
-        quality = method.quality_term(trunk, read.argmax, tokens, open_BL, counted, count)
+        proposed, learned = open_BL, counted
+        if ril.quality_on == "all":
+            proposed = learned = ~rollout.start
+        elif ril.quality_on == "open":
+            learned = counted & ~held
+        quality = method.quality_term(trunk, read.argmax, tokens, proposed, learned, count)
         others["ril_quality"] = quality * share
     part = method.part(read.loss, terms, others)
     return part if ahead is None else _with_semi_r(rollout, part, trunk, counted, ahead.end)
