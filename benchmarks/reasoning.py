@@ -2,6 +2,7 @@
 
     python benchmarks/reasoning.py train maze colouring sat --steps 1000 --out runs/reasoning
     python benchmarks/reasoning.py measure maze colouring sat --out runs/reasoning --json results/reasoning-small.json
+    python benchmarks/reasoning.py text text --n 32 --ways 16+2 --json results/sudoku-stable.json
     python benchmarks/reasoning.py sudoku "hard=clues:30" "theirs=FILE.csv" --n 100 --json results/sudoku-stable.json
 
 `train` runs the recipe TASK-mini with and without the map's own mistakes in its rollouts, for the same number of steps.
@@ -10,7 +11,8 @@ with a self-check of at most 12, revise-16 the rule that revises. `sudoku` does 
 Sudoku (the packaged one by default) on sets of puzzles, named as in benchmarks/efforts.py.
 
 Of an answer that is called stable, `precision` is how often it is right; `recall` is the share of right answers that
-are called stable. Rows of other tasks or sets that the JSON holds already are kept.
+are called stable. `text` samples checkpoints of text: no answer there is right or wrong, so that it tells the share of
+stable ones alone. Rows of other tasks or sets that the JSON holds already are kept.
 """
 
 import argparse
@@ -102,10 +104,22 @@ def sudoku(sets: list[str], checkpoint: str, n: int, ways: list[str]) -> list[di
     return rows
 
 
+def text(checkpoints: list[str], n: int, ways: list[str]) -> list[dict[str, Any]]:
+    rows = []
+    for checkpoint in checkpoints:
+        for way in ways:
+            trace = load(checkpoint).sample(n, seed=0, **options_of(way))
+            assert trace.stable is not None, f"{way} does not check: give a way such as 16+2"
+            found = {"n": n, "nfe": float(trace.nfe.mean()), "stable": int(trace.stable.sum())}
+            rows.append({"set": f"text: {checkpoint}", "way": way, **found})
+            print(rows[-1], flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("train", "measure", "sudoku"))
-    parser.add_argument("names", nargs="+", metavar="TASK or NAME=SOURCE")
+    parser.add_argument("what", choices=("train", "measure", "sudoku", "text"))
+    parser.add_argument("names", nargs="+", metavar="TASK, NAME=SOURCE or CHECKPOINT")
     parser.add_argument("--steps", type=int, default=1000, help="of each run")
     parser.add_argument("--out", type=Path, default=Path("runs/reasoning"))
     parser.add_argument("--checkpoint", default="sudoku")
@@ -120,6 +134,8 @@ def main() -> None:
         parser.error("give --json FILE for the numbers")
     if arguments.what == "measure":
         rows = measure(arguments.out, arguments.names, arguments.n, arguments.ways)
+    elif arguments.what == "text":
+        rows = text(arguments.names, arguments.n, arguments.ways)
     else:
         rows = sudoku(arguments.names, arguments.checkpoint, arguments.n, arguments.ways)
     key = "task" if arguments.what == "measure" else "set"

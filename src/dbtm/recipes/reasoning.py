@@ -52,15 +52,16 @@ def _method(depth: int, quality: QualityConfig) -> Config:
     )
 
 
-def _on_a_cpu(task: Reasoning) -> RunConfig:
-    big = _on_a_gpu(task, batch=64)
+def _on_a_cpu(task: Reasoning, batch: int) -> RunConfig:
+    """Rows per step such that steps take about the same time: that of the smallest is mostly overhead."""
+    big = _on_a_gpu(task, batch)
     return replace(
         big,
         recipe=f"{task.name}-mini",
         model=replace(big.model, width=48, depth=3, heads=4),
         method=_method(depth=3, quality=QualityConfig(width=32, depth=2)),
         optim=replace(big.optim, warmup=100),
-        train=TrainConfig(steps=2_000, batch=64, log_every=50, checkpoint_every=500, evaluate_every=500),
+        train=TrainConfig(steps=2_000, batch=batch, log_every=50, checkpoint_every=500, evaluate_every=500),
         sample=Options(nfe=4, kappa=0.9, scorer="quality"),
     )
 
@@ -72,7 +73,7 @@ def maze() -> RunConfig:
 
 def maze_mini() -> RunConfig:
     """5 x 5, shortest paths of at least 6 steps."""
-    return _on_a_cpu(Maze(size=5, least=6, walls=(0.2, 0.4)))
+    return _on_a_cpu(Maze(size=5, least=6, walls=(0.2, 0.4)), batch=96)
 
 
 def colouring() -> RunConfig:
@@ -82,7 +83,7 @@ def colouring() -> RunConfig:
 
 def colouring_mini() -> RunConfig:
     """6 nodes, 9 edges, 3 colours."""
-    return _on_a_cpu(Colouring(nodes=6, degree=3.0))
+    return _on_a_cpu(Colouring(nodes=6, degree=3.0), batch=256)
 
 
 def sat() -> RunConfig:
@@ -92,4 +93,4 @@ def sat() -> RunConfig:
 
 def sat_mini() -> RunConfig:
     """5 variables, 21 clauses."""
-    return _on_a_cpu(Sat(variables=5))
+    return _on_a_cpu(Sat(variables=5), batch=64)
