@@ -109,8 +109,9 @@ def load(clients: int, seconds: float) -> dict:
         visitors = [Visitor(client, number, puzzles, begun + seconds) for number in range(clients)]
         for visitor in visitors:
             visitor.start()
+        curve = _watch(server.pid, visitors, begun, seconds)
         for visitor in visitors:
-            visitor.join(seconds + 120)
+            visitor.join(120)
         took, after = time.monotonic() - begun, _memory(server.pid)
         queue = client.ask("/api/models").json["queue"]
     finally:
@@ -133,13 +134,22 @@ def load(clients: int, seconds: float) -> dict:
         "seconds_to_answer": _spread(whole),
         "answers_per_second": round(len(whole) / took, 2),
         "queue_at_the_end": queue,
-        "server_memory_mib": {"before": before, "after": after},
+        "server_memory_mib": {"before": before, "after": after, "by_answers": curve},
         "server_exit_code": server.returncode,
         "load_average": [round(value, 1) for value in os.getloadavg()],
         "cpu_count": os.cpu_count(),
         "command": f"python -m tests.studio.load --clients {clients} --seconds {seconds:g}",
         **made(torch.device("cpu")),
     }
+
+
+def _watch(pid: int, visitors: list[Visitor], begun: float, seconds: float) -> list[tuple[int, int | None]]:
+    """Answers so far and the server's memory, twenty times over the run."""
+    curve = []
+    for share in range(1, 21):
+        time.sleep(max(0.0, begun + seconds * share / 20 - time.monotonic()))
+        curve.append((sum(len(visitor.whole) for visitor in visitors), _memory(pid)))
+    return curve
 
 
 def _memory(pid: int) -> int | None:

@@ -8,7 +8,8 @@ import { noModel } from "./none.js";
 
 export async function open(place, params, context) {
   const cards = await context.models("maths");
-  if (!cards.length) return noModel(place, "Maths", "dbtm data gsm8k --synthetic 20000 --plain --length 192 --out data/gsm", "dbtm train gsm-small --data data/gsm --out runs/gsm", "dbtm studio runs/gsm");
+  if (!cards.length) return noModel(place, "Maths", "The recipe is made for one GPU (docs/maths.md).",
+    "dbtm data gsm8k --synthetic 20000 --plain --length 192 --out data/gsm", "dbtm train gsm-small --data data/gsm --out runs/gsm", "dbtm studio runs/gsm");
   let viewer = null, sample = null, fields = {};
   const sheet = make("div", { className: "sheet code", "aria-label": "The program, token by token" });
   const told = make("p", { className: "soft", role: "status" }), answer = make("section", { className: "card", hidden: true });

@@ -116,6 +116,7 @@ export async function open(place, params, context) {
     lane.work = makeWork(() => showBusy());
     lane.solve = async () => {
       const clicked = performance.now();
+      table.classList.add("live");
       lane.reset();
       told.textContent = card().state === "ready" ? "Solving …" : "Loading the model …";
       const body = { puzzle: writePuzzle(state.puzzle), model: model.get(), seed: seed.get(), ...chosenOptions(fields) };
@@ -142,6 +143,8 @@ export async function open(place, params, context) {
         save.hidden = false;
       } catch (error) {
         told.replaceChildren(make("span", { className: "outcome bad" }, error.message));
+      } finally {
+        if (!lane.work.busy()) table.classList.remove("live");
       }
     };
     lane.values = () => ({ [`model${suffix}`]: cards.length > 1 ? model.get() : null, [`seed${suffix}`]: seed.get() || null,

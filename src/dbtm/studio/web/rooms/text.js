@@ -12,7 +12,7 @@ const HOLE = /_{2,}/;
 
 export async function open(place, params, context) {
   const cards = await context.models("text");
-  if (!cards.length) return noModel(place, "Text", "dbtm train text --data DIR --out runs/text", "dbtm studio runs/text");
+  if (!cards.length) return noModel(place, "Text", "", "dbtm train text --data DIR --out runs/text", "dbtm studio runs/text");
   let lanes = [], fields = {}, focused = null;
   const lanesPlace = make("div", { className: "sheets" }), beside = make("div", { className: "side one-colour staying" });
   const narrow = matchMedia("(max-width: 60rem)"), rearrange = () => { if (focused) focusLane(focused, true); };
@@ -105,6 +105,7 @@ export async function open(place, params, context) {
       save.hidden = copy.hidden = again.hidden = true;
       lane.tokens = null;
       const clicked = performance.now();
+      sheet.classList.add("live");
       try {
         const done = await lane.work.run("/api/text/write", body, {
           queued: ({ position }) => { told.textContent = queuedWords(position); },
@@ -133,6 +134,8 @@ export async function open(place, params, context) {
         if (focused === lane) focusLane(lane, true);
       } catch (error) {
         told.replaceChildren(make("span", { className: "outcome bad" }, error.message));
+      } finally {
+        if (!lane.work.busy()) sheet.classList.remove("live");
       }
     };
     return lane;
