@@ -33,7 +33,7 @@ def silence() -> Iterator[None]:
         yield
 
 
-def _made(make: Callable[[Path], object]) -> Files:
+def made(make: Callable[[Path], object]) -> Files:
     with tempfile.TemporaryDirectory(prefix="dbtm-corpus-") as name, silence():
         make(Path(name))
         return taken(Path(name))
@@ -58,7 +58,7 @@ def text_set() -> Files:
 
     words = Tokenizer.from_str(tokenizer().decode())
     parts = [(None, whole(SENTENCES))]
-    return _made(lambda out: prepare(parts, words, out / "set", Layout(LENGTH, validation=0.3)))
+    return made(lambda out: prepare(parts, words, out / "set", Layout(LENGTH, validation=0.3)))
 
 
 def archive(files: dict[str, bytes], kind: int = tarfile.PAX_FORMAT) -> bytes:
@@ -146,7 +146,7 @@ def problem_set() -> Files:
 
     examples = [problem(key) for key in range(12)]
     words = train_tokenizer((f"{e.question}\n{e.code}" for e in examples), 400)
-    return _made(lambda out: write(out / "set", words, 240, [Source({}, examples)]))
+    return made(lambda out: write(out / "set", words, 240, [Source({}, examples)]))
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def toy_run() -> Files:
     """A run of a task without files: step-00000002/..., best.json, metrics.jsonl."""
     from dbtm.service.training import fit
 
-    return _made(lambda out: fit(tiny_run(markov()), out))
+    return made(lambda out: fit(tiny_run(markov()), out))
 
 
 def markov():
@@ -199,7 +199,52 @@ def text_run() -> Files:
             task = Text(data=str(Path(data, "set")), vocab=VOCAB, length=LENGTH, evaluate_n=1)
             fit(tiny_run(task, quality=False), out)
 
-    return _made(make)
+    return made(make)
+
+
+@cache
+def sudoku_run() -> Files:
+    """A model of 4 x 4 Sudokus that has learned nothing."""
+    from dbtm.service.training import fit
+    from dbtm.tasks.sudoku.task import Sudoku
+
+    task = Sudoku(box=2, clues=((8, 8),), pool=8, evaluate_clues=8, evaluate_n=2)
+    return made(lambda out: fit(tiny_run(task, quality=False), out))
+
+
+@cache
+def rows() -> Files:
+    """Rows of one's own in every format but .npy."""
+    letters = ["".join("ACGT"[(i * j + j) % 4] for j in range(6)) for i in range(24)]
+    cells = "".join(",".join(row) + "\n" for row in letters)
+    records = [json.dumps(row) for row in letters[:8]]
+    records += [json.dumps({"tokens": [*row]}) for row in letters[8:16]] + [json.dumps([1, 2, 3]), '{"text": "AC"}']
+    fasta = "".join(f">record {i}\n{row[:3]}\n{row[3:]}\n" for i, row in enumerate(letters))
+    tables = {"a.csv": cells, "a.tsv": cells.replace(",", "\t"), "a.txt": "\n".join(letters), "a.fasta": fasta}
+    tables |= {"a.jsonl": "\n".join(records), "b.csv": "x,y\n1,2\n3,4\n"}
+    return {name: text.encode() for name, text in tables.items()}
+
+
+@cache
+def metrics() -> bytes:
+    """What a run writes while it trains."""
+    records = [
+        {"step": step, "loss": 2 / step, "lr": 0.1, "seconds": 0.5, "steps_per_second": 2.0} for step in (1, 2, 3)
+    ]
+    records += [
+        {"step": step, "eval/score": 0.1 * step, "eval/solved_4": 0.2, "eval/perplexity_data": 9.0} for step in (1, 3)
+    ]
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+@cache
+def comparison() -> Files:
+    """A folder of `dbtm referee` with two methods."""
+    from dbtm.service.refereeing import RefereeRequest, referee
+
+    sizes = ("model.width=16", "model.depth=1", "model.heads=2", "train.batch=8", "task.vocab=4", "task.length=4")
+    request = {"methods": ("dbtm", "ar"), "seeds": 1, "nfe": (1, 2), "n": 4, "flops": 2e7, "changes": sizes}
+    return made(lambda out: referee(RefereeRequest(task="markov", folder=out, jobs=0, device="cpu", **request)))
 
 
 # -- samples, sweeps, judges -------------------------------------------------------------------------------------------
@@ -257,4 +302,4 @@ def sweep() -> Files:
 def gguf() -> bytes:
     from tests.evals.judges import gguf_writer
 
-    return _made(lambda out: gguf_writer.model_file(out / "tiny.gguf"))["tiny.gguf"]
+    return made(lambda out: gguf_writer.model_file(out / "tiny.gguf"))["tiny.gguf"]

@@ -16,6 +16,7 @@ from tests.fuzz.forked import Ended
 from tests.fuzz.targets import TARGETS, warm_up
 
 INPUTS, LINES = 150, 12  # per reader; per command
+LENIENT = ("metrics",)  # lines that a kill cut off are passed over, and so is all that is damaged
 READERS = [name for name in TARGETS if not name.startswith("dbtm ")]
 COMMANDS = [name for name in TARGETS if name.startswith("dbtm ")]
 
@@ -32,7 +33,7 @@ def test_damaged_inputs_are_refused_in_a_line(name, tmp_path):
     assert not report.failures, "\n".join(map(str, report.failures))
     assert report.counts.total() == INPUTS
     assert report.counts["accepted"] > 0, "what is right, or damaged where nobody looks, is accepted"
-    assert report.counts["refused"] > 0
+    assert report.counts["refused"] > 0 or name in LENIENT
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -35,6 +35,7 @@ from dbtm.checkpoint.parts import Part
 from dbtm.core import atomic, process
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
+from dbtm.core.numbers import is_number
 from dbtm.tasks.folder import is_prepared
 
 MANIFEST = "manifest.json"
@@ -219,7 +220,7 @@ def best(run: Path) -> dict[str, Any] | None:
     """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, where one is known."""
     note = _read_note(run / "best.json")
     score = note.get("score") if note else None
-    return note if isinstance(score, int | float) and math.isfinite(score) else None
+    return note if is_number(score) else None
 
 
 def set_steady(run: Path, folder: Path, lowest: float, terms: list[str]) -> None:
@@ -234,8 +235,7 @@ def steady(run: Path) -> dict[str, Any] | None:
     if note is None or not isinstance(note.get("terms"), list):
         return None
     lowest = note.get("lowest")
-    known = isinstance(lowest, int | float) and math.isfinite(lowest)
-    return note | {"lowest": lowest if known else math.inf}
+    return note | {"lowest": lowest if is_number(lowest) else math.inf}
 
 
 def _write_note(path: Path, note: dict[str, Any]) -> None:

@@ -100,7 +100,7 @@ def _distribution(puzzles_BC: "np.ndarray") -> str:
 
 def _range(text: str, option: str) -> tuple[int, int]:
     """`30` as (30, 30) and `22-36` as (22, 36)."""
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip(), re.ASCII)
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text.strip(), re.ASCII)
     if match is None:
         raise UsageError(f"{option} {text!r} is neither a count such as 30 nor a range such as 22-36")
     return int(match[1]), int(match[2] or match[1])

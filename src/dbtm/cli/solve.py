@@ -12,6 +12,7 @@ from dbtm.cli.common import check_kappa, gflops, in_range, print_solution, trust
 from dbtm.cli.console import say
 from dbtm.cli.options import Html, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
+from dbtm.core.reading import at_once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,7 +213,7 @@ def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
         return _bounded(sys.stdin, "stdin") if sys.stdin else "", "stdin: "
     if _exists(argument):
         try:
-            with open(argument, encoding="utf-8") as file:
+            with open(argument, encoding="utf-8", opener=at_once) as file:
                 return _bounded(file, argument), f"{argument}: "
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {argument}: {getattr(error, 'strerror', None) or error}") from None

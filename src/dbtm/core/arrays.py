@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dbtm.core.errors import UsageError
+from dbtm.core.reading import at_once
 
 
 def open_array(path: str | Path) -> np.ndarray:
@@ -13,7 +14,7 @@ def open_array(path: str | Path) -> np.ndarray:
     unpickled, and an array that is larger than its file is refused before it is mapped.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=at_once) as file:
             magic = file.read(6)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None

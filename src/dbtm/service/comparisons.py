@@ -1,12 +1,12 @@
 """Folders of `dbtm referee` on a disk, read for those who look at them: tables of what was measured."""
 
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dbtm.checkpoint.folder import read_document
 from dbtm.core.errors import UsageError
+from dbtm.core.numbers import is_number
 from dbtm.service.finding import find_folders
 
 DOCUMENT = "referee.json"
@@ -75,5 +75,4 @@ def _of(document: Mapping[str, Any], key: str, kind: type) -> Any:
 
 def _number(value: Any) -> float | int | None:
     """A finite number, or None."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value if known else None
+    return value if is_number(value) else None

@@ -1,7 +1,6 @@
 """Training runs on a disk: which there are, how far they are, their curves, checkpoints, settings and samples."""
 
 import json
-import math
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,7 @@ from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint.loading import load
 from dbtm.checkpoint.migrate import read_config
 from dbtm.core.errors import UsageError
+from dbtm.core.numbers import is_number, is_whole
 from dbtm.sampling import Trace
 from dbtm.service.explaining import Setting, explain
 from dbtm.service.finding import find_folders
@@ -22,6 +22,7 @@ from dbtm.tasks.sudoku.puzzle import parse
 from dbtm.tasks.sudoku.task import Sudoku
 
 METRICS = "metrics.jsonl"
+MOST_STEP = 2**63 - 1
 MOST_RUNS = 500  # that are listed
 MOST_BYTES = 4 << 20  # of metrics that are read at once
 MOST_SAMPLES = 12  # checkpoints that samples are drawn from
@@ -117,13 +118,9 @@ def _record(line: bytes) -> dict[str, Any] | None:
         values = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(values, dict) or not isinstance(values.get("step"), int):
+    if not isinstance(values, dict) or not is_whole(values.get("step"), 0, MOST_STEP):
         return None
-    return {str(name)[:80]: value for name, value in values.items() if _is_number(value)}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return {str(name)[:80]: value for name, value in values.items() if is_number(value)}
 
 
 def summarise(run: Path) -> RunSummary:
@@ -137,6 +134,7 @@ def summarise(run: Path) -> RunSummary:
     step = max([record["step"] for record in tail], default=checkpoint.step_of(checkpoint.latest(run) or Path("-")))
     speed = losses.get("steps_per_second")
     left = max(0, steps - step) / speed if steps is not None and speed else None
+    left = left if is_number(left) else None
     age = time.time() - _modified(run) if tail else None
     return RunSummary(
         recipe=None if config is None else config.recipe,

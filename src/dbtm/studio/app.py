@@ -11,12 +11,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from dbtm import __version__
 from dbtm.core.errors import UsageError
 from dbtm.studio import maths, referee, runs, simplex, sudoku, text
+from dbtm.studio.answers import Json
 from dbtm.studio.bodies import read_body
 from dbtm.studio.guard import COOKIE, Guard
 from dbtm.studio.state import Studio, studio_of
@@ -98,22 +99,22 @@ async def login(request: Request) -> Response:
     """The token for a cookie, so that it never stands in an address."""
     studio, body = studio_of(request), await read_body(request, LoginBody)
     if studio.door.closed():
-        return JSONResponse({"error": "too many wrong tokens: wait a minute"}, 429, {"Retry-After": "60"})
+        return Json({"error": "too many wrong tokens: wait a minute"}, 429, {"Retry-After": "60"})
     if not studio.door.fits(body.token):
-        return JSONResponse({"error": "this is not the token"}, 401)
-    response = JSONResponse({"version": __version__})
+        return Json({"error": "this is not the token"}, 401)
+    response = Json({"version": __version__})
     response.set_cookie(COOKIE, studio.door.session, httponly=True, samesite="strict", path="/")
     return response
 
 
 async def health(request: Request) -> Response:
-    return JSONResponse({"status": "ok", "version": __version__})
+    return Json({"status": "ok", "version": __version__})
 
 
 async def models(request: Request) -> Response:
     studio = studio_of(request)
     described = await in_thread(studio.shelf.describe)
-    return JSONResponse({"models": described, "version": __version__, "queue": studio.jobs.state()})
+    return Json({"models": described, "version": __version__, "queue": studio.jobs.state()})
 
 
 async def saved(request: Request) -> Response:
@@ -129,17 +130,17 @@ async def saved(request: Request) -> Response:
 
 
 async def usage_error(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, getattr(error, "status", 400))
+    return Json({"error": str(error)}, getattr(error, "status", 400))
 
 
 async def http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     words: dict[int, str] = {404: "there is nothing at this address", 405: "this address takes another method"}
     headers: Any = error.headers
-    return JSONResponse({"error": words.get(error.status_code, error.detail)}, error.status_code, headers)
+    return Json({"error": words.get(error.status_code, error.detail)}, error.status_code, headers)
 
 
 async def failure(request: Request, error: Exception) -> Response:
     """What nobody expected is told in the terminal, not to the browser."""
     traceback.print_exception(error)
-    return JSONResponse({"error": "the studio failed at this; its terminal says why"}, 500)
+    return Json({"error": "the studio failed at this; its terminal says why"}, 500)

@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from dbtm.studio.answers import Json
 from dbtm.studio.jobs import Busy, Event, Job, Jobs, Work
 
 LAST = ("done", "error", "cancelled")
@@ -28,7 +29,7 @@ def answer_with(jobs: Jobs, request: Request, work: Work) -> Response:
     try:
         return EventStream(jobs.submit(client_of(request), work))
     except Busy as busy:
-        return JSONResponse({"error": str(busy)}, 429, {"Retry-After": "1"})
+        return Json({"error": str(busy)}, 429, {"Retry-After": "1"})
 
 
 class EventStream(Response):
@@ -71,7 +72,7 @@ class EventStream(Response):
     async def _pump(self, scope: Scope, receive: Receive, send: Send) -> None:
         event, data = await self._first()
         if event == "error":
-            await JSONResponse({"error": data["error"]}, data["status"])(scope, receive, send)
+            await Json({"error": data["error"]}, data["status"])(scope, receive, send)
             return
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

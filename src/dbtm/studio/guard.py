@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dbtm.studio.answers import Json
 
 COOKIE = "dbtm-studio"
 POLICY = (
@@ -51,7 +52,7 @@ class Door:
         """Whether this is the token; compared in constant time."""
         if self.token is None:
             return True
-        if hmac.compare_digest(token.encode(), self.token.encode()):
+        if hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self.token.encode()):
             return True
         self.wrong.append(time.monotonic())
         return False
@@ -93,7 +94,7 @@ class Guard:
             return
         await self.app(scope, receive, answer)
 
-    def refusal(self, scope: Scope) -> JSONResponse | None:
+    def refusal(self, scope: Scope) -> Json | None:
         """The answer to a request that is not let in, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
@@ -101,12 +102,20 @@ class Guard:
             return _refuse(403, "the request names another machine than this one: use the address that was printed")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         api = scope["path"].startswith("/api/")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _netloc(origin) != host.lower():
             return _refuse(403, "the request comes from a page of another site")
         if api and site not in ("same-origin", "none"):
             return _refuse(403, "the request comes from a page of another site")
         if api and scope["path"] not in OPEN and not self.door.knows(headers):
             return _refuse(401, "this studio asks for its token: log in, or send Authorization: Bearer TOKEN")
+        return None
+
+
+def _netloc(origin: str) -> str | None:
+    """Host and port of an origin; None where it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
         return None
 
 
@@ -129,6 +138,6 @@ def knows_host(host: str, names: frozenset[str]) -> bool:
     return True
 
 
-def _refuse(status: int, sentence: str) -> JSONResponse:
+def _refuse(status: int, sentence: str) -> Json:
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return JSONResponse({"error": sentence}, status, headers)
+    return Json({"error": sentence}, status, headers)

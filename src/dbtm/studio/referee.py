@@ -4,9 +4,10 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
+from dbtm.studio.answers import Json
 from dbtm.studio.state import studio_of
 from dbtm.studio.threads import in_thread
 
@@ -19,7 +20,7 @@ async def all_comparisons(request: Request) -> Response:
 
         return {"comparisons": list(find_comparisons(studio.runs)), "folders": [str(place) for place in studio.runs]}
 
-    return JSONResponse(await in_thread(listed))
+    return Json(await in_thread(listed))
 
 
 async def one_comparison(request: Request) -> Response:
@@ -33,7 +34,7 @@ async def one_comparison(request: Request) -> Response:
             raise HTTPException(404)
         return {"name": name, **read_comparison(found[name])}
 
-    return JSONResponse(await in_thread(told))
+    return Json(await in_thread(told))
 
 
 ROUTES = [Route("/api/referee", all_comparisons), Route("/api/referee/one", one_comparison)]

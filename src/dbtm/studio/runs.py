@@ -6,10 +6,11 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from dbtm.core.errors import UsageError
+from dbtm.studio.answers import Json
 from dbtm.studio.bodies import MOST_NFE, read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
@@ -48,7 +49,7 @@ async def all_runs(request: Request) -> Response:
         runs = [{"name": name, **asdict(summarise(run))} for name, run in find_runs(studio.runs).items()]
         return {"runs": runs, "folders": [str(folder) for folder in studio.runs]}
 
-    return JSONResponse(await in_thread(listed))
+    return Json(await in_thread(listed))
 
 
 async def one_run(request: Request) -> Response:
@@ -66,7 +67,7 @@ async def one_run(request: Request) -> Response:
         checkpoints = [asdict(note) for note in list_checkpoints(run, read.records)]
         return {**asdict(summarise(run)), "name": name, "checkpoints": checkpoints, "metrics": asdict(read)}
 
-    return JSONResponse(await in_thread(told))
+    return Json(await in_thread(told))
 
 
 async def settings(request: Request) -> Response:
@@ -82,7 +83,7 @@ async def settings(request: Request) -> Response:
             return {"settings": [], "note": str(error)}
         return {"settings": [{**asdict(setting), "changed": setting.changed} for setting in found], "note": None}
 
-    return JSONResponse(await in_thread(told))
+    return Json(await in_thread(told))
 
 
 async def samples(request: Request) -> Response:

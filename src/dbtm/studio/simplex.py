@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from dbtm.core.errors import UsageError
+from dbtm.studio.answers import Json
 from dbtm.studio.bodies import read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
@@ -169,22 +170,22 @@ async def constants(request: Request) -> Response:
 
         return of_page()
 
-    return JSONResponse(await in_thread(computed))
+    return Json(await in_thread(computed))
 
 
 async def state(request: Request) -> Response:
-    return JSONResponse(await in_thread(LEARNING.state))
+    return Json(await in_thread(LEARNING.state))
 
 
 async def learn(request: Request) -> Response:
     body = await read_body(request, LearnBody)
     await in_thread(LEARNING.start, body.seed)
-    return JSONResponse(await in_thread(LEARNING.state))
+    return Json(await in_thread(LEARNING.state))
 
 
 async def stop(request: Request) -> Response:
     await in_thread(LEARNING.stop)
-    return JSONResponse({"state": "idle"})
+    return Json({"state": "idle"})
 
 
 async def basins(request: Request) -> Response:

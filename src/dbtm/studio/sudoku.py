@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from dbtm.core.errors import UsageError
@@ -59,12 +59,12 @@ async def puzzles(request: Request) -> Response:
         clues = {str(box): [FEWEST[box], MOST[box]] for box in FEWEST}
         return {"built_in": built_in, "clues": clues, "guesses": [1, MOST_GUESSES]}
 
-    return JSONResponse(await in_thread(listed))
+    return Json(await in_thread(listed))
 
 
 async def new_puzzle(request: Request) -> Response:
     body = await read_body(request, NewPuzzleBody)
-    return JSONResponse({"puzzle": await in_thread(make_puzzle, body)})
+    return Json({"puzzle": await in_thread(make_puzzle, body)})
 
 
 async def solve(request: Request) -> Response:

@@ -6,7 +6,6 @@ name (`perplexity_4`), `data` in its place is what held-out data has: it is draw
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dbtm.core.errors import UsageError, nearest
+from dbtm.core.numbers import is_number, is_whole
 from dbtm.viz.frontier import literal
 from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure, panel
 
@@ -58,20 +58,16 @@ def read_run(folder: Path, label: str | None = None) -> Run:
     for line in lines:
         try:
             record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             continue
-        if not isinstance(record, dict) or not _number(step := record.pop("step", None)):
+        if not isinstance(record, dict) or not is_whole(step := record.pop("step", None), 0, 10**15):
             continue
         for name, value in record.items():
-            if _number(value):
+            if is_number(value) and abs(value) < 1e100:  # beyond it no axis has ticks
                 each = series.setdefault(name, Series([], []))
-                each.steps.append(int(step))
+                each.steps.append(step)
                 each.values.append(float(value))
     return Run(label or folder.name, series)
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def split(name: str) -> tuple[str, str]:

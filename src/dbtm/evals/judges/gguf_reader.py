@@ -15,6 +15,7 @@ import numpy as np
 from gguf import GGUFValueType
 
 from dbtm.core.errors import UsageError
+from dbtm.core.reading import at_once
 
 _VERSIONS = (2, 3)
 _MOST_ENTRIES = 4096  # tensors, or pairs of metadata; each costs a kilobyte, and a Llama has some hundreds
@@ -127,7 +128,7 @@ class GGUF:
 
 def _check_header(path: Path) -> None:
     """The letters, the version and the two counts, before the package believes them."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=at_once) as file:
         head = file.read(24)
     if not b"GGUF".startswith(head[:4]) or not head:
         raise ValueError("it does not begin with the letters GGUF")

@@ -5,6 +5,7 @@ from typing import Any
 
 from dbtm.config import RunConfig
 from dbtm.core.errors import UsageError
+from dbtm.core.numbers import is_number
 from dbtm.evals.training_cost import run_flops
 
 TEACHER_SHARE = 0.8
@@ -21,8 +22,9 @@ class Budget:
     def __post_init__(self):
         if (self.flops is None) == (self.minutes is None):
             raise UsageError("a budget is either training FLOPs or minutes of the device: give one of them")
-        if not 0 < (self.flops or self.minutes or 0) < float("inf"):
-            raise UsageError(f"a budget of {self.flops or self.minutes} is none: it must be positive")
+        given = self.flops if self.flops is not None else self.minutes
+        if not is_number(given) or given <= 0:
+            raise UsageError(f"a budget of {str(given)[:40]} is none: it must be positive")
 
     def share(self, part: float) -> "Budget":
         """A part of it."""

@@ -19,7 +19,7 @@ on it. What another machine has made is merged by copying its runs.
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,11 @@ from typing import Any
 from dbtm.config import RunConfig, from_dict, to_dict
 from dbtm.core import atomic
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_COUNT, MOST_EVALUATIONS, MOST_SEED
+from dbtm.core.numbers import is_number, is_whole
 from dbtm.core.settings import changed_keys
 from dbtm.evals.referee.budget import TEACHER_SHARE, Budget
+from dbtm.evals.referee.checked import read, read_failure, read_object, read_row, read_training
 from dbtm.tasks.base import Task
 
 _LABEL = re.compile(r"[a-z0-9][a-z0-9+*.-]{0,39}")
@@ -124,6 +127,13 @@ class Job:
         return f"{self.label}-seed{self.seed}"
 
 
+def _checked(value: Any, right: bool) -> Any:
+    """The value of a plan, if it is right."""
+    if not right:
+        raise ValueError(f"{str(value)[:40]!r} cannot stand where it does")
+    return value
+
+
 class RefereeFolder:
     """A comparison on the disk."""
 
@@ -155,19 +165,19 @@ class RefereeFolder:
                 for label, entry in values["entries"].items()
             }
             return Plan(
-                task=str(values["task"]),
+                task=_checked(values["task"], isinstance(values["task"], str)),
                 budget=Budget(**values["budget"]),
-                n=int(values["n"]),
-                seeds=tuple(map(int, values["seeds"])),
-                nfe=tuple(map(int, values["nfe"])),
+                n=_checked(values["n"], is_whole(values["n"], 1, MOST_COUNT)),
+                seeds=tuple(_checked(seed, is_whole(seed, 0, MOST_SEED)) for seed in values["seeds"]),
+                nfe=tuple(_checked(nfe, is_whole(nfe, 1, MOST_EVALUATIONS)) for nfe in values["nfe"]),
                 entries=entries,
-                teacher_share=float(values["teacher_share"]),
-                judge=values["judge"],
+                teacher_share=_checked(values["teacher_share"], is_number(values["teacher_share"])),
+                judge=_checked(values["judge"], isinstance(values["judge"], str | None)),
             )
         except UsageError as error:
             raise UsageError(f"{path} cannot be read: {error}") from None
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise UsageError(f"{path} is damaged: {type(error).__name__} {str(error)[:200]}") from None
 
     def extend(self, plan: Plan) -> Plan:
         """Begin a plan, or add to the one that is there."""
@@ -194,16 +204,16 @@ class RefereeFolder:
     def rows(self, job: Job) -> dict[str, dict[str, Any]]:
         """Name of the budget to its numbers."""
         paths = sorted((self.run(job) / "rows").glob("*.json"))
-        return {path.stem: read(path) for path in paths if not path.name.startswith(".")}
+        return {path.stem: read_row(path) for path in paths if not path.name.startswith(".")}
 
     def training(self, job: Job) -> dict[str, Any] | None:
-        return _read_if_there(self.run(job) / "training.json")
+        return _if_there(self.run(job) / "training.json", read_training)
 
     def trace(self, job: Job) -> dict[str, Any] | None:
-        return _read_if_there(self.run(job) / "trace.json")
+        return _if_there(self.run(job) / "trace.json", read_object)
 
     def failure(self, job: Job) -> dict[str, Any] | None:
-        return _read_if_there(self.run(job) / "failed.json")
+        return _if_there(self.run(job) / "failed.json", read_failure)
 
     def done(self, job: Job, plan: Plan) -> bool:
         """Whether nothing is left to do for a run: it has all its rows, or has failed."""
@@ -263,14 +273,5 @@ def write(path: Path, values: Any) -> None:
     atomic.write_bytes(path, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
 
 
-def read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise UsageError(f"{path} is damaged: it is not JSON") from None
-
-
-def _read_if_there(path: Path) -> dict[str, Any] | None:
-    return read(path) if path.is_file() else None
+def _if_there(path: Path, reader: Callable[[Path], dict[str, Any]]) -> dict[str, Any] | None:
+    return reader(path) if path.is_file() else None

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from dbtm.core.errors import UsageError, nearest
 from dbtm.evals.intervals import over_seeds, welch, wilson
+from dbtm.evals.referee.checked import COSTS, MORE, TRAINING
 from dbtm.evals.referee.folder import OWN_COUNT, Entry, Job, Plan, RefereeFolder
 from dbtm.evals.referee.measures import METRICS, Metric
 
@@ -13,15 +15,15 @@ INTERVALS = (
     "95 %. Over seeds: Student's t on the runs' numbers. Over samples: Wilson's for shares, the normal interval of the "
     "mean otherwise, seeds pooled. Shown is what covers both."
 )
-_COSTS = ("used", "flops_per_sample", "seconds_per_sample")
-_MORE = ("entropy", "matched_perplexity", "floor")
-_TRAINING = ("flops", "seconds", "steps", "sequences", "parameters", "peak_memory")
 
 
 def metric_of(plan: Plan) -> Metric:
     """By the task that the entries are trained on; a plan without entries is that of its name."""
     names = {entry.config.task.name for entry in plan.entries.values()} or {plan.task}
-    return METRICS[names.pop()]
+    name = names.pop()
+    if name not in METRICS:
+        raise UsageError(f"there is no comparison on '{name[:80]}'{nearest(name[:80], METRICS)}")
+    return METRICS[name]
 
 
 def outcome(folder: RefereeFolder, plan: Plan) -> dict[str, Any]:
@@ -67,19 +69,21 @@ def _entry(folder: RefereeFolder, plan: Plan, entry: Entry, metric: Metric) -> d
 
 def _training(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Means over the runs; what is not known of one of them is null."""
-    known = {name: [run[name] for run in runs if run.get(name) is not None] for name in _TRAINING}
+    known = {name: [run[name] for run in runs if run.get(name) is not None] for name in TRAINING}
     return {name: fmean(values) if values and len(values) == len(runs) else None for name, values in known.items()}
 
 
 def pooled(rows: Sequence[Mapping[str, Any]], metric: Metric) -> dict[str, Any]:
     """One entry's rows of all seeds at one budget."""
     values = [row["value"] for row in rows if row["value"] is not None]
+    if metric.share and not all(0 <= value <= 1 for value in values):
+        raise UsageError(f"{metric.title}: {max(values, key=abs):g} is none; a row of the comparison is damaged")
     out: dict[str, Any] = {"values": values, "seeds": len(values), "n": rows[0]["n"]}
-    for name in (*_COSTS, *_MORE):
+    for name in (*COSTS, *MORE):
         found = [row[name] for row in rows if row.get(name) is not None]
         out |= {name: fmean(found)} if found else {}
     if "matched_perplexity" in out:
-        matched = [row["matched_perplexity"] for row in rows if row["matched_perplexity"] is not None]
+        matched = [row["matched_perplexity"] for row in rows if row.get("matched_perplexity") is not None]
         out |= _bounds("matched_perplexity", over_seeds(matched))
     if not values:
         return {**out, "value": None, "low": None, "high": None}
@@ -103,7 +107,7 @@ def over_samples(rows: Sequence[Mapping[str, Any]], metric: Metric) -> tuple[flo
     if metric.share:
         total = sum(row["n"] for row in rows)
         return wilson(round(sum(row["value"] * row["n"] for row in rows)), total)
-    if any(row["value_low"] is None or row["value_high"] is None for row in rows):
+    if any(row.get("value_low") is None or row.get("value_high") is None for row in rows):
         return math.nan, math.nan
     half = math.sqrt(sum(((row["value_high"] - row["value_low"]) / 2) ** 2 for row in rows)) / len(rows)
     center = fmean(row["value"] for row in rows)

@@ -4,11 +4,16 @@ import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dbtm.core import atomic
 from dbtm.core.errors import UsageError
+from dbtm.core.reading import MOST_VALUES, at_once, bounded_json
+
+MOST_LINE = 1 << 30  # bytes: tokens and texts of one set of samples
+MOST_PACKED_LINE = 1 << 27
 
 
 def read_records(path: Path, cut_short: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -17,18 +22,22 @@ def read_records(path: Path, cut_short: bool = False) -> Iterator[tuple[int, dic
     `cut_short` is for a journal of our own: there a last line without its end is what a kill left, and passed over.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+        packed = path.suffix == ".gz"
+        with open(path, "rb", opener=at_once) as raw, gzip.open(raw) if packed else raw as file:
+            most = MOST_PACKED_LINE if packed else MOST_LINE
+            for number, line in enumerate(iter(partial(file.readline, most + 1), b""), 1):
+                if len(line) > most:
+                    raise UsageError(f"{path}, line {number} has more than {most >> 20} MiB: split the set of samples")
                 if cut_short and not line.endswith(b"\n"):
                     return
-                yield number, _record(line, f"{path}, line {number}")
+                yield number, _record(line, f"{path}, line {number}", MOST_VALUES if packed else MOST_LINE)
     except (OSError, EOFError) as error:
         raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _record(line: bytes, where: str) -> dict[str, Any]:
+def _record(line: bytes, where: str, most: int) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = bounded_json(line, most)
     except (ValueError, RecursionError):
         raise UsageError(f"{where} is not JSON that can be read") from None
     if not isinstance(record, dict):

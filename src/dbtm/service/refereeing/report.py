@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dbtm.core import atomic
+from dbtm.core.errors import UsageError
 from dbtm.evals.referee import tables
 from dbtm.evals.referee.folder import Entry, Job, Plan, RefereeFolder, write
 from dbtm.evals.referee.outcome import outcome
@@ -42,22 +43,31 @@ def write_report(folder: RefereeFolder, plan: Plan) -> tuple[dict[str, Any], lis
         [*tables.losses(document), f"Made on {'; '.join(document['hardware']) or 'nothing yet'}."],
         figures,
         [Words(*table) for table in found],
-        _traces(folder, plan),
+        read_traces(folder, plan),
         plan.document(),
     )
     atomic.write_bytes(paths[2], page.encode())
     return document, paths
 
 
-def _traces(folder: RefereeFolder, plan: Plan) -> list[Shown]:
+def read_traces(folder: RefereeFolder, plan: Plan) -> list[Shown]:
     """One for every entry that has one: that of its first seed."""
     out = []
     for entry in plan.entries.values():
-        documents = (folder.trace(Job(entry.label, seed)) for seed in plan.seeds)
-        document = next(filter(None, documents), None)
-        if document is not None:
-            out.append(_shown(entry, document))
+        for job in (Job(entry.label, seed) for seed in plan.seeds):
+            document = folder.trace(job)
+            if document is not None:
+                out.append(_checked(entry, document, folder.run(job) / "trace.json"))
+                break
     return out
+
+
+def _checked(entry: Entry, document: dict[str, Any], path: Path) -> Shown:
+    """A trace that is not what the entry's task makes is refused, whatever is wrong with it."""
+    try:
+        return _shown(entry, document)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise UsageError(f"{path} is damaged: {type(error).__name__} {str(error)[:200]}") from None
 
 
 def _shown(entry: Entry, document: dict[str, Any]) -> Shown:

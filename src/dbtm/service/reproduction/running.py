@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dbtm.service.reproduction.entry import Entry, Found, Plan
 from dbtm.service.reproduction.needs import missing
 from dbtm.service.reproduction.registry import find
 from dbtm.service.reproduction.results import papers_table
-from dbtm.service.reproduction.steps.base import Resources, Step, Workspace
+from dbtm.service.reproduction.steps.base import RESULT, Resources, Step, Workspace
 from dbtm.service.reproduction.table import Comparison, Table, markdown, shown
 from dbtm.viz.frontier import save_figure
 
@@ -90,9 +91,22 @@ def reproduce(request: ReproductionRequest, progress: Progress = Progress()) -> 
     _make(request.out)
     _run(plan, space, progress)
     found = {name: _result(space, step) for name, step in plan.steps.items()}
-    comparison = compare(entry, plan, request.scale, found)
-    files = tuple(_write(comparison, plan, found, space, request))
+    with _of_whole_results(space):
+        comparison = compare(entry, plan, request.scale, found)
+        files = tuple(_write(comparison, plan, found, space, request))
     return Reproduction(entry, plan, comparison, files)
+
+
+@contextmanager
+def _of_whole_results(space: Workspace) -> Iterator[None]:
+    """Results on the disk may be damaged in more ways than can be listed; a table of them is made or refused."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise UsageError(
+            f"a {RESULT} below {space.out / 'steps'} is damaged ({reason}): delete it to do the step again"
+        ) from error
 
 
 def _run(plan: Plan, space: Workspace, progress: Progress) -> None:

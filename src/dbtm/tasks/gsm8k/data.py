@@ -7,16 +7,20 @@ it.
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
 
 from dbtm.core.errors import UsageError
+from dbtm.core.reading import at_once
 from dbtm.tasks.gsm8k.annotations import program
 from dbtm.tasks.gsm8k.answers import MARK, gold
 from dbtm.tasks.hub import load_dataset
+from dbtm.tasks.text.pages import rows_at_once
 from dbtm.tasks.text.streams import first_line
 
+MOST_LINE = 1 << 20  # characters of a problem
 PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 
 
@@ -94,8 +98,10 @@ def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     try:
-        with path.open(encoding="utf-8-sig") as file:  # as some editors begin a file
-            for n, line in enumerate(file, 1):
+        with open(path, encoding="utf-8-sig", opener=at_once) as file:  # as some editors begin a file
+            for n, line in enumerate(iter(partial(file.readline, MOST_LINE + 1), ""), 1):
+                if len(line) > MOST_LINE:
+                    raise UsageError(f"{path}, line {n} has more than {MOST_LINE} characters: it is no problem")
                 if line.strip():
                     yield f"{path}, line {n}", json.loads(line)
     except json.JSONDecodeError as error:
@@ -112,7 +118,8 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         file, n = ParquetFile(path), 0
         columns = [name for name in ("question", "code", "answer") if name in file.schema_arrow.names]
-        for batch in file.iter_batches(1024, columns=columns):
+        rows = min((rows_at_once(path, file.metadata, name) for name in columns), default=1024)
+        for batch in file.iter_batches(rows, columns=columns):
             for record in batch.to_pylist():
                 n += 1
                 yield f"{path}, row {n}", record

@@ -13,7 +13,8 @@ differ in length: shorter ones are filled up with an empty symbol, which is the 
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,16 +23,18 @@ import numpy as np
 
 from dbtm.core.arrays import open_array
 from dbtm.core.errors import UsageError, nearest
+from dbtm.core.reading import at_once, bounded_json
 
 FASTA = (".fasta", ".fa", ".faa", ".fna", ".fas")
 FORMATS = (".npy", ".csv", ".tsv", ".jsonl", ".ndjson", ".txt", *FASTA)
 FILL = ""  # the symbol behind the end of a short row
 MOST_SYMBOLS = 1 << 16
 LONGEST_SYMBOL = 100  # characters
+MOST_EMPTY = 1 << 26  # cells of a table of which less than an eighth is filled
 KEYS = ("tokens", "sequence", "text")  # of an object in JSON lines
 
-Line = tuple[int, list[str]]
-"""A row's symbols, and the line of the file where it begins."""
+Line = tuple[int, Sequence[str]]
+"""A row's symbols, and the line of the file where it begins. A text is a row of characters."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ def read_rows(path: str, length: int | None = None) -> Rows:
     kind = file.suffix.lower()
     if kind not in FORMATS:
         raise UsageError(f"{path}: files of rows end in {', '.join(FORMATS[:6])} or .fasta{nearest(kind, FORMATS)}")
+    if length is not None and length < 1:
+        raise UsageError(f"rows of length {length}: give at least 1")
     stat = file.stat()
     return _read(path, length, stat.st_mtime_ns, stat.st_size)
 
@@ -64,7 +69,7 @@ def _read(path: str, length: int | None, changed: int, size: int) -> Rows:
     """`changed` and `size` make a file that was written anew another one."""
     if Path(path).suffix.lower() == ".npy":
         return Rows(_array(path, length), None)
-    return _numbered(path, list(_lines(path)), length)
+    return _numbered(path, _lines(path), length)
 
 
 def _array(path: str, length: int | None) -> np.ndarray:
@@ -100,7 +105,7 @@ def _open(path: str) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, without their ends; the last may be followed by empty ones."""
     empty = 0
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=at_once) as file:
             for number, raw in enumerate(file, 1):
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -117,7 +122,7 @@ def _open(path: str) -> Iterator[tuple[int, str]]:
 
 
 def _text(path: str) -> Iterator[Line]:
-    return ((number, list(line)) for number, line in _open(path))
+    return _open(path)
 
 
 def _csv(path: str, delimiter: str) -> Iterator[Line]:
@@ -161,24 +166,22 @@ def _json(path: str) -> Iterator[Line]:
     for number, line in _open(path):
         where = f"{path}, line {number}"
         try:
-            value = json.loads(line)
+            value = bounded_json(line)
         except (ValueError, RecursionError):
             raise UsageError(f"{where}: not JSON") from None
         if isinstance(value, dict):
             value = next((value[key] for key in KEYS if key in value), None)
-        if isinstance(value, str):
-            value = list(value)
-        if not isinstance(value, list) or not value:
+        if not isinstance(value, list | str) or not value:
             keys = ", ".join(f'"{key}"' for key in KEYS)
             raise UsageError(f"{where}: a row is a string, a list of symbols, or an object with one of {keys}")
         wrong = [each for each in value if isinstance(each, bool) or not isinstance(each, str | int) or each == ""]
         if wrong:
             raise UsageError(f"{where}: {json.dumps(wrong[0])[:40]} is not a symbol (a word, or a whole number)")
-        yield number, [str(each) for each in value]
+        yield number, value if isinstance(value, str) else [str(each) for each in value]
 
 
 def _fasta(path: str) -> Iterator[Line]:
-    start, letters = 0, list[str]()
+    start, letters = 0, list[str]()  # pieces of a sequence
     for number, line in _open_loosely(path):
         if line.startswith(">"):
             if start:
@@ -187,7 +190,7 @@ def _fasta(path: str) -> Iterator[Line]:
         elif not start:
             raise UsageError(f"{path}, line {number}: a sequence without a header; FASTA records begin with '>'")
         else:
-            letters += "".join(line.split()).upper()
+            letters.append("".join(line.split()).upper())
     if start:
         yield start, _record(path, start, letters)
 
@@ -195,7 +198,7 @@ def _fasta(path: str) -> Iterator[Line]:
 def _open_loosely(path: str) -> Iterator[tuple[int, str]]:
     """FASTA may have empty lines between records, and comments."""
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="ascii", opener=at_once) as file:
             for number, line in enumerate(file, 1):
                 if line.strip() and not line.startswith(";"):
                     yield number, line.strip()
@@ -205,36 +208,61 @@ def _open_loosely(path: str) -> Iterator[tuple[int, str]]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _record(path: str, line: int, letters: list[str]) -> list[str]:
+def _record(path: str, line: int, letters: list[str]) -> str:
     if not letters:
         raise UsageError(f"{path}, line {line}: a record without a sequence")
-    return letters
+    return "".join(letters)
 
 
 # -- symbols to tokens -------------------------------------------------------------------------------------------------
 
 
-def _numbered(path: str, lines: list[Line], length: int | None) -> Rows:
-    if not lines:
+class _Numbers(dict[str, int]):
+    """Symbols in the order in which they appear; a new one is checked once."""
+
+    def __init__(self, path: str):
+        super().__init__()
+        self.path, self.line = path, 0
+
+    def __missing__(self, symbol: str) -> int:
+        if len(symbol) > LONGEST_SYMBOL:
+            where = f"{self.path}, line {self.line}"
+            raise UsageError(f"{where}: a symbol of {len(symbol)} characters; at most {LONGEST_SYMBOL}")
+        if len(self) == MOST_SYMBOLS:
+            raise UsageError(f"{self.path} has more than {MOST_SYMBOLS} different symbols")
+        return self.setdefault(symbol, len(self))
+
+
+def _numbered(path: str, lines: Iterable[Line], length: int | None) -> Rows:
+    """Two bytes per symbol while the file is read, and two in the table: texts may be as large as memory allows."""
+    seen, cells, ends = _Numbers(path), array("H"), array("q")
+    longest = 0
+    for seen.line, row in lines:
+        if length is not None and len(row) > length:
+            raise UsageError(f"{path}, line {seen.line}: longer than {length} symbols; cut it, or give a larger length")
+        cells.extend(map(seen.__getitem__, row))
+        ends.append(len(cells))
+        longest = max(longest, len(row))
+    if not ends:
         raise UsageError(f"{path} has no rows")
-    longest = max(len(symbols) for _, symbols in lines)
-    length = length or longest
-    if longest > length:
-        line = next(number for number, symbols in lines if len(symbols) > length)
-        raise UsageError(f"{path}, line {line}: longer than {length} symbols; cut it, or give a larger length")
-    symbols = ordered({symbol for _, row in lines for symbol in row})
-    for word in symbols:
-        if len(word) > LONGEST_SYMBOL:
-            line = next(number for number, row in lines if word in row)
-            raise UsageError(f"{path}, line {line}: a symbol of {len(word)} characters; at most {LONGEST_SYMBOL}")
-    if any(len(row) < length for _, row in lines):
+    length, count = length or longest, len(ends)
+    if count * length > max(MOST_EMPTY, 8 * len(cells)):
+        raise UsageError(f"{path}: {count} rows of {length} symbols would be almost empty; cut the long ones")
+    symbols = ordered(seen)
+    if count * length > len(cells):
         symbols = (*symbols, FILL)
     if len(symbols) > MOST_SYMBOLS:
         raise UsageError(f"{path} has {len(symbols)} different symbols: at most {MOST_SYMBOLS}")
     token = {symbol: i for i, symbol in enumerate(symbols)}
-    tokens_NL = np.full((len(lines), length), len(symbols) - 1, dtype=np.int32)
-    for i, (_, row) in enumerate(lines):
-        tokens_NL[i, : len(row)] = [token[symbol] for symbol in row]
+    renumbered = np.array([token[symbol] for symbol in seen], dtype=np.uint16)
+    tokens_N = renumbered[np.frombuffer(cells, dtype=np.uint16)]
+    if count * length == len(cells):
+        return Rows(tokens_N.reshape(count, length), symbols)
+    tokens_NL = np.full((count, length), len(symbols) - 1, dtype=np.uint16)
+    start = 0
+    for i, end in enumerate(ends):
+        tokens_NL[i, : end - start] = tokens_N[start:end]
+        start = end
     return Rows(tokens_NL, symbols)
 
 

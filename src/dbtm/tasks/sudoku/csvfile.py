@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dbtm.core import atomic
 from dbtm.core.errors import UsageError
+from dbtm.core.reading import at_once
 from dbtm.tasks.sudoku.propagation import tables
 from dbtm.tasks.sudoku.puzzle import clash, violation
 from dbtm.tasks.sudoku.solver import solve_many
@@ -59,7 +60,7 @@ def _read_grids(path: Path) -> tuple[list[int], Grids, Grids | None]:
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Line number and columns of every row below the header, empty lines left out."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="", opener=at_once) as file:
             reader = csv.reader(file)
             columns = [name.strip().lower() for name in next(reader, [])]
             if columns not in (["puzzle", "solution"], ["puzzle"]):

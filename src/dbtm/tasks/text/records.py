@@ -7,12 +7,15 @@ from textwrap import shorten
 from typing import Any
 
 from dbtm.core.errors import UsageError, nearest
+from dbtm.core.reading import bounded_json
+from dbtm.tasks.text.pages import rows_at_once
 from dbtm.tasks.text.streams import Tick, first_line
 
-MOST_LINE = 1 << 28  # characters
+MOST_LINE = 1 << 27  # characters
+MOST_PACKED_LINE = 1 << 25  # of a compressed file, where a few bytes may stand for as many as it likes
 
 
-def json_lines(chunks: Iterable[str], name: str, field: str) -> Iterator[str]:
+def json_lines(chunks: Iterable[str], name: str, field: str, most: int = MOST_LINE) -> Iterator[str]:
     """An object per line; blank lines are passed over. The pieces of a line are joined once, when it ends."""
     pieces: list[str] = []
     size, number = 0, 0
@@ -21,9 +24,9 @@ def json_lines(chunks: Iterable[str], name: str, field: str) -> Iterator[str]:
         for piece, ended in ((first, bool(more)), *((line, i < len(more)) for i, line in enumerate(more, 1))):
             pieces.append(piece)
             size += len(piece)
-            if size > MOST_LINE:
+            if size > most:
                 raise UsageError(
-                    f"{name}, line {number + 1} has more than {MOST_LINE >> 20} million characters: split it"
+                    f"{name}, line {number + 1} has more than {most / 1e6:.0f} million characters: split it"
                 )
             if ended:
                 line, number = "".join(pieces), number + 1
@@ -45,7 +48,7 @@ def is_object(line: str) -> bool:
 
 def _json_text(line: str, where: str, field: str) -> str:
     try:
-        record = json.loads(line)
+        record = bounded_json(line)
     except json.JSONDecodeError as error:
         raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
@@ -83,8 +86,9 @@ def parquet(path: str, tick: Tick, field: str) -> Iterator[str]:
             raise UsageError(f"{path} has no column '{field}'{nearest(field, file.schema_arrow.names)}")
         _check_text(path, file.schema_arrow.field(field))
         groups, size = file.num_row_groups, Path(path).stat().st_size
+        rows = rows_at_once(Path(path), file.metadata, field)
         for group in range(groups):
-            for batch in file.iter_batches(1024, row_groups=[group], columns=[field]):
+            for batch in file.iter_batches(rows, row_groups=[group], columns=[field]):
                 yield from (text for text in batch.column(0).to_pylist() if text is not None)
             tick(size * (group + 1) // groups - size * group // groups)
     except (UsageError, MemoryError):

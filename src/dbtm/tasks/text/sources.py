@@ -72,7 +72,7 @@ def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "li
     if kind == "tar":
         documents_of = _archived(path, tick, field or "text")
     elif kind == "jsonl":
-        documents_of = whole(records.json_lines(text_of(path, tick), called(path), field or "text"))
+        documents_of = whole(records.json_lines(text_of(path, tick), called(path), field or "text", _longest(path)))
     elif kind == "parquet":
         documents_of = whole(records.parquet(path, tick, field or "text"))
     else:
@@ -120,7 +120,7 @@ def _archived(path: str, tick: Tick, field: str) -> Iterator[Piece]:
                 f"{path}: {name} is neither plain text nor JSON lines: unpack the archive and name its folder"
             )
         if kind == "jsonl":
-            yield from whole(records.json_lines(text, f"{path}: {name}", field))
+            yield from whole(records.json_lines(text, f"{path}: {name}", field, _longest(path)))
         else:
             yield from _split(text, "file")
 
@@ -139,6 +139,11 @@ def _ending(path: str) -> str:
     """What a name ends in, in small letters and compression aside."""
     name = PurePath(path.lower())
     return (name.with_suffix("") if name.suffix in COMPRESSIONS else name).suffix
+
+
+def _longest(path: str) -> int:
+    """Characters that a line of JSON may have."""
+    return records.MOST_PACKED_LINE if PurePath(path.lower()).suffix in COMPRESSIONS else records.MOST_LINE
 
 
 def _hidden(path: PurePath) -> bool:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import IO, BinaryIO, Protocol, cast
 
 from dbtm.core.errors import UsageError
+from dbtm.core.reading import at_once
 
 CHUNK = 1 << 20
 ZSTD_PIECE = 1 << 10  # compressed bytes at a time: four of them can stand for 128 KiB
 MOST_WINDOW = 1 << 27  # bytes that a zstd frame may ask to be remembered, as for the command zstd
+MOST_DICTIONARY = 1 << 28  # bytes that an xz stream may ask for; xz -9 takes a quarter of them
 MOST_HEADER = 1 << 20  # bytes of a tar member's extended header
 READS_AT_END = 64  # that a tar archive's reader may try in vain
 COMPRESSIONS = (".xz", ".gz", ".zst")
@@ -106,7 +108,7 @@ def _guarded(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
 
 def _opened(path: str) -> BinaryIO:
     try:
-        return open(path, "rb")
+        return open(path, "rb", opener=at_once)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
@@ -117,9 +119,11 @@ def _bytes_of(path: str, tick: Tick) -> Iterator[bytes]:
         kind = Path(path).suffix.lower()
         if kind == ".zst":
             yield from _zstd(raw, path, tick)
-        elif kind in (".xz", ".gz"):
-            with lzma.open(raw) if kind == ".xz" else gzip.open(raw) as stream:
+        elif kind == ".gz":
+            with gzip.open(raw) as stream:
                 yield from _counted(stream, raw, tick)
+        elif kind == ".xz":
+            yield from _xz(raw, tick)
         else:
             yield from _counted(raw, raw, tick)
 
@@ -137,6 +141,22 @@ def _counted(stream: _Readable, raw: IO[bytes], tick: Tick | None) -> Iterator[b
             tick(raw.tell() - place)
             place = raw.tell()
         yield chunk
+
+
+def _xz(raw: BinaryIO, tick: Tick) -> Iterator[bytes]:
+    """Streams one after the other, each with a dictionary of bounded size: the library's own reader takes any."""
+    stream, ended = None, False
+    for chunk in _counted(raw, raw, tick):
+        if ended and stream is None:  # zeros fill up to a multiple of four bytes between streams
+            chunk = chunk.lstrip(b"\0")
+        while chunk or (stream and not stream.needs_input and not stream.eof):
+            stream = stream or lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_DICTIONARY)
+            yield stream.decompress(chunk, CHUNK)
+            chunk = b""
+            if stream.eof:
+                chunk, stream, ended = stream.unused_data.lstrip(b"\0"), None, True
+    if stream is not None:
+        raise EOFError("it ends in the middle of its compressed data")
 
 
 def _zstd(raw: BinaryIO, path: str, tick: Tick) -> Iterator[bytes]:

@@ -1,0 +1,16 @@
+"""Numbers in files of others: JSON allows integers of any size, and Python reads NaN and infinities."""
+
+import sys
+from typing import Any, TypeGuard
+
+_MOST = sys.float_info.max
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a number that is as finite as a float; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST <= value <= _MOST
+
+
+def is_whole(value: Any, least: int, most: int) -> TypeGuard[int]:
+    """Whether a value is a whole number within bounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
