@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dbtm.core.errors import UsageError
+from dbtm.studio.answers import Json
 from dbtm.studio.bodies import ModelBody, read_body
 from dbtm.studio.events import answer_with
 from dbtm.studio.jobs import Job
