@@ -73,6 +73,15 @@ def test_what_cannot_be_measured_is_a_line(command, words, message):
     assert (code, message in err, err.count("\n")) == (2, True, 1)
 
 
+def test_every_position_of_a_row_has_its_own_embedding(dna):
+    """Where a row begins and ends is part of what rows are; rotary angles alone know distances only."""
+    from dbtm.checkpoint.loading import load
+
+    network = load(dna, "cpu").network
+    assert [len(table) for table in network.positions] == [network.shape.length]
+    assert network.position_ids[:, 0].tolist() == list(range(network.shape.length))
+
+
 def test_an_unknown_size_is_a_line(command, tmp_path):
     (tmp_path / "a.txt").write_text("ab\nba\n")
     code, _, err = command("train", "own", "--data", tmp_path / "a.txt", "--size", "hugo")

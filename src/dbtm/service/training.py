@@ -170,6 +170,7 @@ def _own(request: TrainRequest, resumed: bool) -> list[str]:
         values["vocab"] = request.vocab if request.vocab is not None else max(2, rows.vocab)
         values["length"] = rows.tokens_NL.shape[1]
         changes = sizes.changes(request.size, rows.tokens_NL.size, pick_device(_device(request.changes)))
+        changes.append(f"model.position_axes={json.dumps([values['length']])}")
     return [*changes, *(f"task.{name}={json.dumps(value)}" for name, value in values.items() if value is not None)]
 
 

@@ -12,6 +12,7 @@ from torch.func import jvp
 
 from dbtm.config import Shape
 from dbtm.core import rng
+from dbtm.core.errors import UsageError
 from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import LossConfig, PathConfig, RilConfig
 from dbtm.methods.dbtm.streams import ROUND
@@ -187,6 +188,29 @@ def test_rollouts_start_where_at_least_a_share_is_clean():
     assert share.min() > 0.4 - 0.08
     assert share.quantile(torch.tensor([0.25, 0.5, 0.75])).tolist() == pytest.approx([0.55, 0.7, 0.85], abs=0.04)
     assert clean.double().mean(0).tolist() == pytest.approx([0.7] * length, abs=0.1)
+
+
+def test_rollouts_may_start_where_spread_commits_would_be():
+    """Of 8 positions 0, 4, 2, 6, 1, 5, 3, 7 are committed in this order: what is clean is a beginning of that list."""
+    rows, order = 600, [0, 4, 2, 6, 1, 5, 3, 7]
+    batch = Examples(
+        torch.zeros(rows, 8, dtype=torch.long),
+        torch.zeros(rows, 8, dtype=torch.bool),
+        rng.fold(1, 0, torch.arange(rows)),
+        0,
+    )
+    beginnings = [sorted(order[:n]) for n in range(1, 9)]
+    everywhere = build(ril=RilConfig(weight=1.0, context=0.1, spread=1.0)).rollout_start(batch)
+    starts = [row.nonzero()[:, 0].tolist() for row in everywhere]
+    assert all(start in beginnings for start in starts)
+    assert {len(start) for start in starts} == {*range(1, 9)}
+    half = build(ril=RilConfig(weight=1.0, context=0.1, spread=0.5)).rollout_start(batch)
+    plain = build(ril=RilConfig(weight=1.0, context=0.1)).rollout_start(batch)
+    chosen = (half == everywhere).all(1)
+    assert torch.equal(half[~chosen], plain[~chosen])
+    assert chosen.double().mean() == pytest.approx(0.5, abs=0.12)  # a few of the others are the same by chance
+    with pytest.raises(UsageError, match=r"set method\.ril\.context too"):
+        RilConfig(weight=1.0, spread=0.5)
 
 
 def test_the_anchor_starts_at_the_commitment_time_unless_told():

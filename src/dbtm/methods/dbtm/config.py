@@ -121,6 +121,9 @@ class RilConfig(Section):
     """Share of the batch's rows that go on after the first round."""
     context: float = 0.0
     """Least share of positions that are clean when a rollout starts; 0: rollouts start from noise."""
+    spread: float = 0.0
+    """Share of rows whose rollouts start with what scorer=spread commits first, instead of positions at random: the
+    states that this sampler visits."""
     own: float = 0.0
     """Share of rows whose rollouts hold the map's own choices, chosen anew in every round, right or wrong, and learn at
     every position: the map learns to change its mind (sample.rule=revise). 0 is the paper's."""
@@ -146,7 +149,9 @@ class RilConfig(Section):
             raise UsageError(f"method.ril.depths needs at least one rollout depth, each from 1 to {MOST_ROUNDS}")
         self.positive("later_fraction", "samples")
         self.in_range(1, MOST_ROUNDS, "samples")
-        self.in_range(0, 1, "later_fraction", "context", "own")
+        self.in_range(0, 1, "later_fraction", "context", "own", "spread")
+        if self.spread and not self.context:
+            raise UsageError("method.ril.spread chooses what is clean at the start: set method.ril.context too")
         if self.own and (not self.commit or self.semigroup or self.on_contexts):
             raise UsageError(
                 "method.ril.own holds tokens: set method.ril.commit=true, and leave method.ril.semigroup, "

@@ -26,7 +26,7 @@ from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
 from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, LOOPS, NOISE, ONE, START, TIME, TURN
 from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
-from dbtm.simplex import Noise, State, assignment, commitment_time, interpolate, partial_context
+from dbtm.simplex import Noise, State, assignment, commitment_time, interpolate, partial_context, spread
 
 TIMES = 8  # of the denoising cross-entropy, for every example
 SHARED_PASS_LIMIT = 0.25  # boundary rows per row at I_t, up to which they share its pass
@@ -290,7 +290,11 @@ class DBTM(Method[Config, Options]):
         if not least:
             return examples.prompt
         f_B = least + (1 - least) * rng.uniform(rng.fold(examples.key(START), 0), 1)[:, 0]
-        u_BL = rng.uniform(rng.fold(examples.key(START), 1), examples.tokens.shape[1])
+        length = examples.tokens.shape[1]
+        u_BL = rng.uniform(rng.fold(examples.key(START), 1), length)
+        if share := self.settings.ril.spread:
+            rank_L = (-spread(length, u_BL.device)).argsort().argsort().to(u_BL.dtype) / length
+            u_BL = torch.where(rng.uniform(rng.fold(examples.key(START), 2), 1) < share, rank_L, u_BL)
         return examples.prompt | (u_BL < f_B[:, None])
 
     def soft_ril_parts(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:

@@ -54,6 +54,10 @@ class Own(Task):
         if not 0 <= self.held_out < 1:
             raise UsageError(f"task.held_out={self.held_out} must be at least 0 and below 1")
 
+    def position_ids(self) -> np.ndarray:
+        """A row's beginning and end mean something: every position has an entry of its own."""
+        return np.arange(self.length)[:, None]
+
     # -- rows ------------------------------------------------------------------------------------------------------
 
     @cached_property
