@@ -1,17 +1,20 @@
 """The two examples of docs/own.md: python benchmarks/own.py [sorted|brackets ...] writes results/own.json.
 
-Each is what a user does: a file of rows, `dbtm train own --data FILE --minutes M` at its defaults, `dbtm eval own` with
-a metric in a file (this one). Also seconds of CPU time, because a busy machine does less in a minute.
+Each is what a user does: a file of rows, `dbtm train own --data FILE` at its defaults, `dbtm eval own` with a metric in
+a file (this one). A run has as many steps as one quiet core makes in 5 and in 10 minutes, because a busy machine makes
+fewer in a minute; `--steps N` asks for another number, `--run FOLDER` measures a run that is there. The result has
+seconds of CPU time and of the clock.
 """
 
+import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +77,7 @@ class Example:
     """A file of rows, how long to train, and the metric."""
 
     file: str
-    minutes: float
+    steps: int
     metric: str
 
     def write(self, folder: Path, n: int) -> Path:
@@ -87,42 +90,50 @@ class Example:
 
 
 EXAMPLES = {
-    "sorted": Example("sorted.npy", 5, "is_sorted"),
-    "brackets": Example("brackets.txt", 10, "is_balanced"),
+    "sorted": Example("sorted.npy", 3_000, "is_sorted"),
+    "brackets": Example("brackets.txt", 4_000, "is_balanced"),
 }
 
 
 def measure(
-    name: str, folder: Path, n: int = 20_000, minutes: float | None = None, changes: tuple[str, ...] = ()
-) -> dict:
-    """Train as `dbtm train own` does and evaluate as `dbtm eval own` does."""
+    name: str, folder: Path, n: int = 20_000, changes: tuple[str, ...] = (), run: Path | None = None
+) -> dict[str, Any]:
+    """Train as `dbtm train own` does, unless there is a `run`, and evaluate as `dbtm eval own` does."""
+    from dbtm.checkpoint.loading import find
     from dbtm.service.evaluation.own_rows import OwnEvaluationRequest, evaluate_own
     from dbtm.service.training import TrainRequest, train
 
     example = EXAMPLES[name]
     data = example.write(folder, n)
-    wall, cpu = time.monotonic(), time.process_time()
-    by_steps = any(change.startswith("train.steps=") for change in changes)
-    limit = None if by_steps else minutes or example.minutes
-    run = train(TrainRequest("own", data=data, out=folder / name, minutes=limit, changes=changes))
-    took = {"seconds": round(time.monotonic() - wall), "cpu_seconds": round(time.process_time() - cpu)}
+    wall, cpu, took = time.monotonic(), time.process_time(), {}
+    if run is None:
+        by_steps = (f"train.steps={example.steps}", *changes)
+        run = train(TrainRequest("own", data=data, out=folder / name, changes=by_steps))
+        took = {"seconds": round(time.monotonic() - wall), "cpu_seconds": round(time.process_time() - cpu)}
+    run = find(run)
     metric = f"{Path(__file__).resolve()}:{example.metric}"
-    *_, result = evaluate_own(OwnEvaluationRequest(checkpoint=str(run), metric=metric, n=2000 if n >= 20_000 else 50))
+    count = 2000 if n >= 20_000 else 50
+    *_, result = evaluate_own(OwnEvaluationRequest(checkpoint=str(run), metric=metric, n=count, data=data))
     document = result.document()
     document["data"]["metric"] = f"benchmarks/own.py:{example.metric}"
     document["model"].pop("checkpoint", None)
     config = json.loads((run / "config.json").read_text())
-    about = {"example": name, "recipe": "own", "minutes": limit, "rows_of_data": n, "steps": int(run.name[5:]), **took}
+    about = {"example": name, "recipe": "own", "rows_of_data": n, "steps": int(run.name[5:]), **took}
     sizes = {key: config["model"][key] for key in ("width", "depth", "heads")}
     return {**about, "seed": config["train"]["seed"], "batch": config["train"]["batch"], **sizes, **document}
 
 
 def main() -> None:
-    names = sys.argv[1:] or list(EXAMPLES)
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("names", nargs="*", choices=[[], *EXAMPLES], help="examples (default: both)")
+    words.add_argument("--steps", type=int, help="another number of steps")
+    words.add_argument("--run", type=Path, help="a run of the example that is there already")
+    asked = words.parse_args()
     found = json.loads(OUT.read_text())["examples"] if OUT.is_file() else {}
-    for name in names:
+    changes = () if asked.steps is None else (f"train.steps={asked.steps}",)
+    for name in asked.names or EXAMPLES:
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = measure(name, Path(folder))
+            found[name] = measure(name, Path(folder), changes=changes, run=asked.run)
         OUT.write_text(json.dumps({"examples": found}, indent=1) + "\n")
         print(json.dumps(found[name], indent=1), flush=True)
 
