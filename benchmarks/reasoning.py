@@ -3,6 +3,7 @@
     python benchmarks/reasoning.py train maze colouring sat --steps 1000 --out runs/reasoning
     python benchmarks/reasoning.py measure maze colouring sat --out runs/reasoning --json results/reasoning-small.json
     python benchmarks/reasoning.py text text --n 32 --ways 16+2 --json results/sudoku-stable.json
+    python benchmarks/reasoning.py speed sudoku --n 10 --json results/sudoku-stable.json
     python benchmarks/reasoning.py sudoku "hard=clues:30" "theirs=FILE.csv" --n 100 --json results/sudoku-stable.json
 
 `train` runs the recipe TASK-mini with and without the map's own mistakes in its rollouts, for the same number of steps.
@@ -12,13 +13,16 @@ Sudoku (the packaged one by default) on sets of puzzles, named as in benchmarks/
 
 Of an answer that is called stable, `precision` is how often it is right; `recall` is the share of right answers that
 are called stable. `text` samples checkpoints of text: no answer there is right or wrong, so that it tells the share of
-stable ones alone. Rows of other tasks or sets that the JSON holds already are kept.
+stable ones alone. `speed` times `dbtm solve` with and without the self-check in turn, so that both share whatever else
+the machine does. Rows of other tasks or sets that the JSON holds already are kept.
 """
 
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -30,8 +34,11 @@ from dbtm.core.atomic import write_bytes
 from dbtm.evals.provenance import made
 from dbtm.recipes import recipe
 from dbtm.sampling import Sampler
+from dbtm.service import solving
+from dbtm.service.puzzles import BUILT_IN
 from dbtm.tasks.sudoku import csvfile
 from dbtm.tasks.sudoku.generate import generate
+from dbtm.tasks.sudoku.puzzle import parse
 
 ARMS = {"own mistakes": (), "without": ("method.ril.own=0",)}
 WAYS = ("1", "4", "16", "4+12", "4+60", "revise-8", "revise-16", "revise-64")
@@ -116,9 +123,27 @@ def text(checkpoints: list[str], n: int, ways: list[str]) -> list[dict[str, Any]
     return rows
 
 
+def speed(checkpoints: list[str], n: int) -> list[dict[str, Any]]:
+    """Median milliseconds of n solves of each built-in 9 x 9 puzzle, 4 evaluations, unchecked and checked in turn."""
+    rows = []
+    for checkpoint in checkpoints:
+        sampler = solving.load_sudoku(checkpoint, "cpu")
+        for puzzle in (puzzle for puzzle in BUILT_IN if len(puzzle.digits) == 81):
+            ask = solving.SolveRequest(checkpoint=checkpoint, puzzle_C=parse(puzzle.digits))
+            solving.solve(replace(ask, warm_up=True), sampler)
+            pairs = [[solving.solve(replace(ask, self_check=on), sampler) for on in (False, True)] for _ in range(n)]
+            plain, checked = ([result.milliseconds for result in results] for results in zip(*pairs, strict=True))
+            nfe = [result.nfe for result in pairs[0]]
+            about = {"set": f"speed: {puzzle.name}", "n": n, "nfe": nfe[0], "nfe_checked": nfe[1]}
+            times = {"milliseconds": median(plain), "milliseconds_checked": median(checked)}
+            rows.append({**about, **times, "ratio": median(b / a for a, b in zip(plain, checked, strict=True))})
+            print(rows[-1], flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("train", "measure", "sudoku", "text"))
+    parser.add_argument("what", choices=("train", "measure", "sudoku", "text", "speed"))
     parser.add_argument("names", nargs="+", metavar="TASK, NAME=SOURCE or CHECKPOINT")
     parser.add_argument("--steps", type=int, default=1000, help="of each run")
     parser.add_argument("--out", type=Path, default=Path("runs/reasoning"))
@@ -134,6 +159,8 @@ def main() -> None:
         parser.error("give --json FILE for the numbers")
     if arguments.what == "measure":
         rows = measure(arguments.out, arguments.names, arguments.n, arguments.ways)
+    elif arguments.what == "speed":
+        rows = speed(arguments.names, arguments.n)
     elif arguments.what == "text":
         rows = text(arguments.names, arguments.n, arguments.ways)
     else:
