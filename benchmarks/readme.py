@@ -213,6 +213,31 @@ def puzzle_efforts() -> str:
     return "\n".join(lines)
 
 
+def stable() -> str:
+    """How far "stable" can be trusted, and what the self-check costs."""
+    rows = read("sudoku-stable")["rows"]
+    lines = [
+        "| packaged Sudoku model | solved at 4 NFE | solved with the check, at most 16 | mean NFE | "
+        "stable, of these right | right, of these stable |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(row["set"] for row in rows if "solved" in row):
+        plain, checked = (next(r for r in rows if (r["set"], r["way"]) == (name, way)) for way in ("4", "4+12"))
+        right, both = round(checked["solved"] * checked["n"]), checked["stable_and_right"]
+        shares = f"{checked['stable']}, {both} | {right}, {both}"
+        solved = f"{100 * plain['solved']:.0f}% | {100 * checked['solved']:.0f}% | {checked['nfe']:.1f}"
+        lines.append(f"| {name} ({plain['n']}) | {solved} | {shares} |")
+    times = [row for row in rows if "ratio" in row]
+    each = "; ".join(
+        f"{row['set'].removeprefix('speed: ')}: {row['nfe']} evaluations without, {row['nfe_checked']} with, "
+        f"{row['ratio']:.1f} times the time"
+        for row in times
+    )
+    texts = [row for row in rows if row["set"].startswith("text")]
+    also = "".join(f" Of {row['n']} texts of the packaged text model, {row['stable']} were stable." for row in texts)
+    return "\n".join([*lines, "", f"One solve by the clock, with and without the check in turn: {each}.{also}"])
+
+
 def paper_recipe() -> str:
     """`sudoku-paper` after what fitted, beside the paper's own end."""
     run, paper = read("sudoku-paper"), read("paper")["sudoku"]
@@ -486,6 +511,7 @@ def methods_markov() -> str:
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, referee),
     "docs/sudoku.md": (sudoku_model, ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
+    "docs/reasoning.md": (stable,),
     "docs/evaluation.md": (toys,),
     "docs/speed.md": (speed, backbones, backbones_compiled, backbones_cpu),
     "docs/referee.md": (referee_losses, referee_best, referee_markov, referee_sudoku_mini),
