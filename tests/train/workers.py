@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed.checkpoint
+import torch.distributed.fsdp
 
 from tests.processes import PATIENCE
 
@@ -34,18 +36,31 @@ def environment(rank: int, size: int, port: int, in_node: int | None = None) -> 
     }  # fmt: skip
 
 
-def run(size: int, work: Callable[..., Any], *args: Any, folder: Path, in_node: int | None = None) -> list[Any]:
-    """`work(*args)` on every one of so many processes; what each returns, through torch files."""
+def run(
+    size: int,
+    work: Callable[..., Any],
+    *args: Any,
+    folder: Path,
+    in_node: int | None = None,
+    leave: bool = True,
+    results: int | None = None,
+) -> list[Any]:
+    """`work(*args)` on every one of so many processes; what each returns, or the first `results`, through torch files.
+    `leave`: they say goodbye to each other, which needs all of them.
+    """
     port, children = free_port(), []
     for rank in range(size):
         pid = os.fork()
         if not pid:
-            _child(rank, size, port, in_node, work, args, folder)
+            _child(rank, size, port, in_node, work, args, folder, leave)
         children.append(pid)
     codes = [_wait(pid) for pid in children]
     errors = [path.read_text() for path in sorted(folder.glob("error*.txt"))]
     assert codes == [0] * size, "\n".join(errors) or codes
-    return [torch.load(folder / f"result{rank}.pt", weights_only=True) for rank in range(size)]
+    return [
+        torch.load(folder / f"result{rank}.pt", weights_only=True)
+        for rank in range(size if results is None else results)
+    ]
 
 
 def _wait(pid: int) -> int:
@@ -60,7 +75,9 @@ def _wait(pid: int) -> int:
         time.sleep(0.005)
 
 
-def _child(rank: int, size: int, port: int, in_node: int | None, work: Any, args: Any, folder: Path) -> None:
+def _child(
+    rank: int, size: int, port: int, in_node: int | None, work: Any, args: Any, folder: Path, leave: bool
+) -> None:
     import torch.distributed as dist
 
     code = 1
@@ -68,7 +85,7 @@ def _child(rank: int, size: int, port: int, in_node: int | None, work: Any, args
         os.environ |= environment(rank, size, port, in_node)
         torch.set_num_threads(1)
         torch.save(work(*args), folder / f"result{rank}.pt")
-        if dist.is_initialized():
+        if leave and dist.is_initialized():
             dist.destroy_process_group()
         code = 0
     except BaseException:

@@ -77,6 +77,7 @@ def train(
         raise UsageError("--minutes chooses train.steps: leave --set train.steps out, or give --max-seconds instead")
     from dbtm.service.training import TrainRequest
     from dbtm.service.training import train as run
+    from dbtm.train.distributed import LostPeer
     from dbtm.train.loop import Interrupted, NonFiniteLoss
 
     request = TrainRequest(
@@ -99,7 +100,7 @@ def train(
         return
     try:
         folder = run(request)
-    except (NonFiniteLoss, Interrupted) as error:
+    except (NonFiniteLoss, Interrupted, LostPeer) as error:
         complain(str(error))
         raise typer.Exit(1) from None
     if os.environ.get("RANK", "0") == "0":  # one of several processes tells it

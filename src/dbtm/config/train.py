@@ -74,6 +74,8 @@ class TrainConfig(Section):
     """Compile the blocks."""
     layout: Literal["auto", "replicate", "shard", "hybrid"] = "auto"
     """Several GPUs: whole weights on each (replicate), cut over all (shard) or over those of a node (hybrid)."""
+    peer_timeout: float = 600.0
+    """Several processes: seconds after which one that does not answer ends the run."""
     recompute: bool = False
     """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, a third more time."""
     graph: bool = False
@@ -94,7 +96,8 @@ class TrainConfig(Section):
     """Services that also get the numbers; each must be installed."""
 
     def __post_init__(self):
-        self.positive("steps", "batch", "log_every", "checkpoint_every", "keep")
+        self.positive("steps", "batch", "log_every", "checkpoint_every", "keep", "peer_timeout")
+        self.in_range(0, 7 * 86_400, "peer_timeout")
         self.not_negative("micro_batch", "evaluate_every")
         self.in_range(0, MOST_ROWS, "batch", "micro_batch")
         self.in_range(0, 2**62, "seed")

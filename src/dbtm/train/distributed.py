@@ -1,11 +1,21 @@
 """Several devices under torchrun: gloo on CPU, nccl on GPU. One process without it."""
 
 import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+PATIENT = timedelta(hours=12)  # for what one process may take long over while the others wait: measuring, writing
+
+
+class LostPeer(RuntimeError):
+    """Another process of the run has ended, or does not answer."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +36,13 @@ class World:
         return self.rank == 0
 
     @staticmethod
-    def join(cuda: bool) -> "World":
-        """The world torchrun describes in the environment, or a world of one."""
+    def join(cuda: bool, seconds: float = 600) -> "World":
+        """The world torchrun describes in the environment, or a world of one. Peers have so many seconds to answer."""
         if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
             return World()
         if not dist.is_initialized():
-            dist.init_process_group("nccl" if cuda else "gloo")
+            with listening(lambda: "as not all have joined", seconds):
+                dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(seconds=seconds))
         local, in_node = (int(os.environ.get(name, usual)) for name, usual in _OF_NODE)
         return World(dist.get_rank(), dist.get_world_size(), local, in_node or dist.get_world_size(), True)
 
@@ -55,7 +66,15 @@ class World:
 
     def on_cpus(self) -> dist.ProcessGroup:
         """A group of all processes for what they say to each other beside the steps, by CPU."""
-        return dist.new_group(backend="gloo")
+        return dist.new_group(backend="gloo", timeout=PATIENT)
+
+    def same(self, number: int, device: torch.device) -> int:
+        """The first process's number."""
+        if self.size == 1:
+            return number
+        value = torch.tensor(number, device=device)
+        dist.broadcast(value, 0)
+        return int(value.item())
 
     def barrier(self) -> None:
         if self.size > 1:
@@ -64,6 +83,32 @@ class World:
     def leave(self) -> None:
         if self.joined and dist.is_initialized():
             dist.destroy_process_group()
+
+
+@contextmanager
+def listening(when: Callable[[], str], seconds: float) -> Iterator[None]:
+    """Within, a peer that is gone or does not answer is one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        if size == "1" or not _of_peers(error):
+            raise
+        raise LostPeer(
+            f"process {rank} of {size} lost another one, {when()}: it has ended, or did not answer within "
+            f"train.peer_timeout={seconds:g} seconds ({_reason(error)}); its own output tells why"
+        ) from error
+
+
+def _of_peers(error: RuntimeError) -> bool:
+    signs = ("gloo", "nccl", "connection closed", "connection reset", "timed out waiting", "wait timeout", "tcpstore")
+    return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)
+
+
+def _reason(error: RuntimeError) -> str:
+    """What the library says, without the file that says it."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return re.sub(r"^\[[^]]*\.cc:\d+\] ", "", line).partition(". ")[0][:160]
 
 
 def rows_here(tensor: Tensor) -> slice | None:

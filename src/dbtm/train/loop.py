@@ -34,7 +34,7 @@ from dbtm.sampling import Sampler
 from dbtm.tasks.base import Task
 from dbtm.train import layout as layouts
 from dbtm.train.callbacks import Callback, services
-from dbtm.train.distributed import World, rows_here
+from dbtm.train.distributed import LostPeer, World, listening, rows_here
 from dbtm.train.ema import EMA
 from dbtm.train.evaluating import together
 from dbtm.train.graph import GraphedBackward
@@ -76,7 +76,7 @@ class Trainer:
         self.config, self.out, self.evaluate, self.smaller = config, out, evaluate, smaller
         self.header: list[str] = []  # what is said when nothing can be refused any more
         self.device = pick_device(config.train.device)
-        self.world = World.join(self.device.type == "cuda")
+        self.world = World.join(self.device.type == "cuda", config.train.peer_timeout)
         if self.device.type == "cuda" and self.world.size > 1:
             self.device = torch.device("cuda", self.world.local_rank)
             torch.cuda.set_device(self.device)
@@ -90,7 +90,7 @@ class Trainer:
         self.lock = RunLock(out)
         if self.world.first:
             self.lock.refuse_if_held()
-        newest = self.newest = checkpoint.latest(out)
+        newest = self.newest = self._newest()
         if newest is not None and not resume:
             raise UsageError(f"{out} already holds a run: resume it, or choose another folder")
         _check_batch(config.task)
@@ -112,6 +112,18 @@ class Trainer:
         if self.world.size > 1:
             self.shared, self.talk = SharedFolder(self.world.on_cpus()), self.world.on_cpus()
         self._prepare()
+
+    def _newest(self) -> Path | None:
+        """The checkpoint to go on from: the one that the first process sees."""
+        newest = checkpoint.latest(self.out)
+        if self.world.size == 1:
+            return newest
+        seen = checkpoint.step_of(newest) if newest else -1
+        step = self.world.same(seen, self.device)
+        folders = {checkpoint.step_of(folder): folder for folder in checkpoint.all_in(self.out)}
+        if step >= 0 and step not in folders:
+            raise UsageError(f"process {self.world.rank} does not see the run's checkpoints: share {self.out} by all")
+        return folders.get(step)
 
     def _place(self) -> None:
         """Networks and optimizers on their devices."""
@@ -177,7 +189,8 @@ class Trainer:
         try:
             if self.world.first and checkpoint.latest(self.out) != self.newest:
                 raise UsageError(f"{self.out} was trained by another process just now: resume it, or choose another")
-            return self._run(max_seconds, pace)
+            with listening(lambda: f"in step {self.step + 1}", self.config.train.peer_timeout):
+                return self._run(max_seconds, pace)
         finally:
             self.lock.release()
 
@@ -478,10 +491,16 @@ def fit(
     first_lines = header(config, Path(out), minutes)
     said = watched()
     announce(first_lines if said else [])
-    trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
+    with listening(lambda: "before the first step", config.train.peer_timeout):
+        trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
     trainer.header = [*([] if said else first_lines), *trainer_header(trainer)]
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
-        return trainer.run(max_seconds, pace)
-    finally:
+        folder = trainer.run(max_seconds, pace)
+    except LostPeer:
+        raise  # without a word to the others: one that is gone would be waited for
+    except BaseException:
         trainer.world.leave()
+        raise
+    trainer.world.leave()
+    return folder

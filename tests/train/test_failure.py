@@ -1,0 +1,127 @@
+"""A process that is killed, hangs or is missing: the run comes back by itself, or ends in one line in time."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.train.distributed import LostPeer, World
+from dbtm.train.loop import Trainer
+from tests.train import workers
+from tests.train.test_distributed import run_config
+
+pytest.importorskip("resource", reason="processes are forked")
+
+
+def with_a_peer_that(out, does):
+    """What the first process says of a second one that stops answering within the run; None from the second."""
+    config = run_config("replicate", micro_batch=4, peer_timeout=1.5).by("mdlm")
+    trainer = Trainer(config, out)
+    if trainer.world.rank:
+        step = trainer._step
+
+        def fail(batches):
+            if trainer.step == 2:
+                time.sleep(4) if does == "hang" else os._exit(0)
+            return step(batches)
+
+        trainer._step = fail
+        try:
+            trainer.run()
+        except LostPeer:
+            os._exit(0)  # it wakes up when the first one has given up
+        return None
+    start = time.monotonic()
+    with pytest.raises(LostPeer) as lost:
+        trainer.run()
+    return {"said": str(lost.value), "seconds": time.monotonic() - start}
+
+
+@pytest.mark.parametrize("does", ["hang", "end"])
+def test_a_peer_that_does_not_answer_is_one_line(tmp_path, does):
+    first = workers.run(2, with_a_peer_that, tmp_path / "run", does, folder=tmp_path, leave=False, results=1)[0]
+    assert first["said"].startswith("process 0 of 2 lost another one, in step 3: it has ended, or did not answer")
+    assert "train.peer_timeout=1.5" in first["said"]
+    assert "\n" not in first["said"]
+    assert first["seconds"] < 60, "not the half hour that gloo waits by itself"
+
+
+def test_a_peer_that_never_comes_is_one_line(monkeypatch):
+    for name, value in workers.environment(0, 2, workers.free_port()).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LostPeer, match=r"lost another one, as not all have joined.*peer_timeout=1 seconds"):
+        World.join(cuda=False, seconds=1)
+
+
+# -- torchrun brings a run back --------------------------------------------------------------------------------------
+
+SETTINGS = [
+    "train.batch=8", "train.steps=12", "train.checkpoint_every=3", "optim.warmup=1", "train.device=cpu",
+    "model.width=16", "model.depth=2", "model.heads=2", "train.layout=shard",
+]  # fmt: skip
+
+
+def undisturbed(out):
+    from dbtm.config import override
+    from dbtm.recipes import recipe
+
+    Trainer(override(recipe("markov"), SETTINGS), out).run()
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    """Bit for bit, in every part of the newest checkpoints."""
+    newest = [checkpoint.latest(run) for run in (one, other)]
+    if None in newest or newest[0].name != newest[1].name:
+        return False
+    pairs = [[checkpoint.read_tensors(folder, part) for folder in newest] for part in ("model", "ema", "optim")]
+    return all(a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in pairs)
+
+
+def killed(out, attempt):
+    """The second process is killed in its eighth step, unless it was started anew. Returns where it started."""
+    from dbtm.config import override
+    from dbtm.recipes import recipe
+
+    trainer = Trainer(override(recipe("markov"), SETTINGS), out, resume=True)
+    step, rank, started = trainer._step, trainer.world.rank, trainer.step
+
+    def kill(batches):
+        if trainer.step == 7 and rank and not attempt:
+            trainer.shared.wait()  # the checkpoint of step 6 is there on all machines, however slow
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(batches)
+
+    trainer._step = kill
+    trainer.run()
+    return started
+
+
+def test_a_killed_worker_comes_back_from_the_last_checkpoint(tmp_path):
+    """Started anew as torchrun starts them, the weights are those of a run that nobody disturbed. By torchrun itself,
+    at random moments, twenty times: benchmarks/kill_workers.py.
+    """
+    for name in ("whole", "first", "second"):
+        (tmp_path / f"{name}-results").mkdir()
+    workers.run(2, undisturbed, tmp_path / "whole", folder=tmp_path / "whole-results")
+    with pytest.raises(AssertionError, match="LostPeer: process 0 of 2 lost another one, in step 8"):
+        workers.run(2, killed, tmp_path / "run", 0, folder=tmp_path / "first-results")
+    assert workers.run(2, killed, tmp_path / "run", 1, folder=tmp_path / "second-results") == [6, 6]
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+    assert not list((tmp_path / "run").glob(".*-step-*"))
+
+
+def test_the_comparison_can_fail(tmp_path):
+    from dbtm.config import override
+    from dbtm.recipes import recipe
+    from dbtm.train.loop import fit
+
+    config = override(recipe("markov"), [*SETTINGS, "train.layout=auto", "train.steps=2"])
+    for seed in (0, 1):
+        fit(replace(config, train=replace(config.train, seed=seed)), tmp_path / str(seed))
+    assert same_weights(tmp_path / "0", tmp_path / "0")
+    assert not same_weights(tmp_path / "0", tmp_path / "1")
