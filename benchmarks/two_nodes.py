@@ -59,7 +59,7 @@ def together(run: Path, layout: str) -> None:
     for number, name in enumerate(NODES):
         words = ["ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run", "--nnodes", "2"]
         words += ["--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:29400"]
-        words += ["--local-addr", NODES[name]]
+        words += ["--local-addr", NODES[name], "--rdzv-conf", f"is_host={int(number == 0)}"]  # one host name for both
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": f"link{number}"}
         jobs.append(subprocess.Popen([*words, *train(run, layout)], env=environment, stderr=subprocess.PIPE))
     for job in jobs:
