@@ -119,15 +119,16 @@ def test_on_a_phone_a_token_is_told_of_where_it_was_chosen(visit):
     assert "token 9" in page.locator(".staying .history caption").inner_text()
 
 
-# -- maths -------------------------------------------------------------------------------------------------------------
+# -- maths and maps ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def writer(prepared, tmp_path_factory):  # noqa: F811
-    """A studio with a writer of programs that has learned next to nothing."""
-    run = tmp_path_factory.mktemp("maths") / "gsm"
-    train(TrainRequest(recipe="gsm-small", data=prepared["gsm-small"], changes=tuple(TINY), out=run))
-    with running(open_studio([str(run)], [], "cpu")) as client:
+    """A studio with a writer of programs and a map on the simplex that have learned next to nothing."""
+    home = tmp_path_factory.mktemp("maths")
+    train(TrainRequest(recipe="gsm-small", data=prepared["gsm-small"], changes=tuple(TINY), out=home / "gsm"))
+    train(TrainRequest(recipe="simplex", changes=("train.steps=3", "optim.warmup=1"), out=home / "map"))
+    with running(open_studio([str(home / "gsm"), str(home / "map")], [], "cpu")) as client:
         yield client
 
 
@@ -147,6 +148,24 @@ def test_a_word_problem_gets_a_program_and_an_answer(browser, writer):
     assert page.get_by_role("link", name="Save as HTML").is_visible()
     assert "Ann+has+3+apples" in page.url
     assert Axe().run(page).response["violations"] == []
+    seen.close()
+
+
+def test_a_map_of_ones_own_is_drawn_beside_the_exact_one(browser, writer):
+    seen = Visit(browser, f"http://{writer.host}", reduced_motion="reduce")
+    page = seen.open("simplex")
+    page.get_by_label("Your own map").select_option("map")
+    page.wait_for_function("() => document.querySelectorAll('canvas').length === 2")
+    exact, learned = (page.locator("canvas").nth(i) for i in (0, 1))
+    left, right = exact.bounding_box(), learned.bounding_box()
+    assert right["y"] == pytest.approx(left["y"], abs=2)
+    assert right["x"] >= left["x"] + left["width"]
+    before = learned.evaluate("canvas => canvas.toDataURL()")
+    exact.click(position={"x": 80, "y": 80})
+    assert learned.evaluate("canvas => canvas.toDataURL()") != before, "the start is the same in both"
+    assert page.get_by_role("button", name="Train a map here").is_visible()
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     seen.close()
 
 

@@ -19,7 +19,7 @@ export async function open(place, params, context) {
   // -- the learned map ---------------------------------------------------------------------------------------------
   const told = make("p", { className: "soft", role: "status" }), bar = make("div"), numbers = make("div");
   const progress = make("div", { className: "progress", hidden: true }, bar);
-  const learnedPlace = make("div", { hidden: true });
+  const learnedPlace = make("div", { hidden: true }), maps = make("div", { className: "maps" });
   const train = make("button", { type: "button", className: "primary", onclick: () => act("/api/simplex/learn", { seed: 0 }) }, "Train a map here");
   const stop = make("button", { type: "button", hidden: true, onclick: () => act("/api/simplex/stop", {}) }, "Stop");
 
@@ -56,6 +56,7 @@ export async function open(place, params, context) {
     const canvas = plane("The learned map: the vertex to which every point is taken");
     learnedPlace.replaceChildren(canvas);
     learnedPlace.hidden = false;
+    maps.classList.add("both");
     numbers.replaceChildren(make("table", { className: "numbers" }, make("caption", {}, "20,000 samples, one evaluation each"),
       make("thead", {}, make("tr", {}, ["vertex", "data p", "learned"].map(name => make("th", { scope: "col" }, name)))),
       make("tbody", {}, p.map((value, j) => make("tr", {}, make("td", {}, vertexName(j)), make("td", {}, value.toFixed(3)),
@@ -65,12 +66,13 @@ export async function open(place, params, context) {
     other.show.field = false;
     other.state.x0 = view.state.x0;
     other.give(imageOfVertices(basins, cells));
+    setTimeout(() => { view.paint(); other.paint(); }); // for the size that they have now
   }
   const own = choice("Your own map", [["", "choose …"], ...cards.map(card => card.name)], "", async () => {
     if (!own.get()) return;
     told.textContent = "Loading the model …";
     try {
-      show({ state: "ready", ...await stream("/api/simplex/basins", { model: own.get() }, {}) });
+      draw(await stream("/api/simplex/basins", { model: own.get() }, {}));
     } catch (error) {
       told.replaceChildren(make("span", { className: "outcome bad" }, error.message));
     }
@@ -80,7 +82,9 @@ export async function open(place, params, context) {
     make("header", {}, make("h1", {}, "Simplex"),
       make("p", {}, "Three tokens, one position: where the exact autonomous flow takes noise, and where a trained map takes it. ",
         "Drag the diamond (the data's probabilities) or the dot (a start); or use the arrow keys, with shift for the diamond.")),
-    make("div", { className: "simplex" }, exact, beside),
+    maps);
+  maps.append(
+    make("section", { className: "section" }, make("h2", {}, "The exact map"), make("div", { className: "simplex" }, exact, beside)),
     make("section", { className: "section" }, make("h2", {}, "A learned map beside it"),
       make("div", { className: "simplex" },
         learnedPlace,
