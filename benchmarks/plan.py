@@ -16,7 +16,7 @@ import numpy as np
 from dbtm.bench.step import kinds
 from dbtm.evals.provenance import commit
 from dbtm.recipes import recipe
-from dbtm.service.planning import memory, timing
+from dbtm.service.planning import PlanRequest, memory, plan, timing
 from dbtm.service.planning.hardware import GPUS
 from dbtm.service.planning.work import Work
 
@@ -72,6 +72,34 @@ def fit(rows: list[Measured]) -> tuple[float, float, float, float]:
     return 1 / slowness, traffic, block, edge
 
 
+ONE = ("model.width=2048", "model.heads=16", "model.depth=24", "train.batch=512", "train.micro_batch=0")
+TEN = ("model.width=4096", "model.heads=32", "model.depth=48", "train.batch=1024", "train.micro_batch=0")
+RUNS = {  # of docs/scale.md: recipe, settings, GPUs
+    "LM1B, the paper's": ("lm1b", ("train.micro_batch=64",), 8),
+    "OpenWebText, the paper's": ("owt", ("train.micro_batch=64",), 8),
+    "OpenWebText with refinement in the loop": ("owt-ril", ("train.micro_batch=64",), 8),
+    "1B parameters": ("owt", ONE, 64),
+    "10B parameters": ("owt", TEN, 512),
+}
+
+
+def runs() -> list[dict[str, object]]:
+    """The best layout of every run of docs/scale.md."""
+    rows = []
+    for name, (recipe_name, changes, gpus) in RUNS.items():
+        found = plan(PlanRequest(recipe_name, changes=changes, gpus=gpus))
+        best = found.best
+        assert best is not None
+        row = {"run": name, "recipe": recipe_name, "settings": changes, "gpus": gpus, "gpu": found.gpu.name}
+        row |= {"parameters": found.parameters, "steps": found.config.train.steps, "layout": best.layout}
+        row |= {"recompute": best.recompute, "micro_batch": best.micro_batch, "gib_per_gpu": best.bytes / 2**30}
+        row |= {"step_ms": 1e3 * best.time.total, "tokens_per_second": found.tokens_per_second(best)}
+        row |= {"days": found.seconds(best) / 86400, "gpu_hours": found.gpu_hours(best)}
+        rows.append({**row, "communication_share": best.time.exposed / best.time.total})
+        print({key: rows[-1][key] for key in ("run", "layout", "gib_per_gpu", "step_ms", "days", "gpu_hours")})
+    return rows
+
+
 def main() -> None:
     rows = list(measured())
     names = ("EFFICIENCY", "TRAFFIC", "BLOCK", "EDGE")
@@ -87,6 +115,7 @@ def main() -> None:
     worst = max(abs(step["time_ratio"] - 1) for step in steps), max(abs(step["memory_ratio"] - 1) for step in steps)
     print(f"worst: time {worst[0]:.1%}, memory {worst[1]:.1%}")
     document = {"steps": steps, "worst_time": worst[0], "worst_memory": worst[1], "fitted": fitted, "commit": commit()}
+    document["runs"] = runs()
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(json.dumps(document, indent=1) + "\n")
 
