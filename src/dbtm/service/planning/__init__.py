@@ -12,7 +12,7 @@ from dbtm.service.training import TrainRequest, configuration
 
 MOST_GPUS = 4096
 USABLE = 0.94  # of a GPU's memory: the rest is fragments, libraries and collectives' buffers
-WORTH = 0.97  # a layout is taken before a simpler one if its step takes at most this share of the time
+WORTH = 0.9  # a layout is taken before a simpler one if its step takes at most this share of the time
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""Layouts on GPUs, to be run where there are some; one GPU is enough for the first two rows:
+
+    torchrun --nproc-per-node 1 benchmarks/scale_gpu.py results/scale-gpu.json
+    torchrun --nproc-per-node 8 benchmarks/scale_gpu.py results/scale-gpu-8.json
+
+Measured are the median step and the peak memory of `owt` in every layout, and of a map of 1.45B parameters (width 2048,
+24 blocks, V = 50,257, L = 1024) with recomputed activations, sharded; beside them stands what `dbtm plan` says.
+"""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dbtm.config import RunConfig, override
+from dbtm.evals.provenance import made
+from dbtm.recipes import recipe
+from dbtm.service.planning import plan_of
+from dbtm.service.planning.hardware import GPUS
+from dbtm.tasks.base import Batch, Task, register
+from dbtm.train.loop import Trainer
+
+STEPS, WARM = 20, 6
+LARGE = ["model.width=2048", "model.heads=16", "model.depth=24", "train.recompute=true"]
+
+
+@register
+@dataclass(frozen=True)
+class RandomText(Task):
+    """Random tokens: what they say does not change what a step costs."""
+
+    name = "random-text"
+    vocab: int = 50_257
+    length: int = 1_024
+
+    def batch(self, index: np.ndarray) -> Batch:
+        return Batch(np.random.default_rng(int(index[0])).integers(0, self.vocab, (len(index), self.length)))
+
+
+def measured(config: RunConfig, out: Path) -> dict[str, Any]:
+    """Milliseconds of a step and bytes at its peak, on this process."""
+    trainer = Trainer(config, out)
+    times = []
+    for number, batches in enumerate(islice(trainer.batches(), WARM + STEPS)):
+        if number == WARM:
+            torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
+        float(trainer._step(batches)["loss"])  # waits for the GPU
+        trainer.step += 1
+        times.append(time.perf_counter() - start)
+    peak = torch.cuda.max_memory_allocated()
+    return {"layout": trainer.layout.name, "ms": 1e3 * statistics.median(times[WARM:]), "peak_gib": peak / 2**30}
+
+
+def main() -> None:
+    gpus = int(os.environ.get("WORLD_SIZE", "1"))
+    base = replace(recipe("owt"), task=RandomText())
+    base = override(base, [f"train.batch={32 * gpus}", "train.micro_batch=0", "method.path.coupling=independent"])
+    layouts = ["auto", "shard"] if gpus == 1 else ["replicate", "shard", "hybrid"]
+    runs = {f"owt, {layout}": (layout, override(base, [f"train.layout={layout}"])) for layout in layouts}
+    large = override(base, [*LARGE, f"train.batch={8 * gpus}", "train.layout=shard"])
+    runs["1.45B, shard, recompute"] = "shard", large
+    rows = []
+    for name, (layout, config) in runs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            row = {"run": name, **measured(config, Path(folder) / "run")}
+        planned = plan_of(config, GPUS["h200"], gpus).options
+        wanted = "replicate" if gpus == 1 or layout == "auto" else layout
+        option = next(o for o in planned if o.layout == wanted and o.recompute == config.train.recompute)
+        rows.append({**row, "planned_ms": 1e3 * option.time.total, "planned_gib": option.bytes / 2**30})
+        torch.cuda.empty_cache()
+        if os.environ.get("RANK", "0") == "0":
+            print(rows[-1], flush=True)
+    if len(sys.argv) > 1 and os.environ.get("RANK", "0") == "0":
+        document = {"gpus": gpus, "rows": rows, "seed": 0, **made(torch.device("cuda"))}
+        Path(sys.argv[1]).write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
