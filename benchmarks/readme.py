@@ -508,6 +508,28 @@ def methods_markov() -> str:
     return "\n".join(lines)
 
 
+def hardening() -> str:
+    """What the fuzzers and the kill test have shown."""
+    shown = read("hardening")
+    fuzz, kill = shown["fuzz"], shown["kill"]
+    killed, pairs, full = kill["SIGKILL"], kill["two trainers"]["pairs"], kill["disk full"]["full"]
+    commits = ", ".join(sorted({row["commit"][:7] for row in fuzz["rows"]}))
+    lines = [
+        f"{fuzz['inputs']:,} inputs for {fuzz['readers']} readers and commands: {fuzz['accepted']:,} accepted, "
+        f"{fuzz['refused']:,} refused in a line, {fuzz['failed']} failed. The slowest took "
+        f"{fuzz['slowest_seconds']:.1f} s, the largest {fuzz['most_mib']} MiB above its input (limits: "
+        f"{fuzz['limits']['seconds']:g} s, {fuzz['limits']['mib']} MiB).",
+        "",
+        f"{killed['kills']} kills, {killed['kills at events']} of them before a file-system event and "
+        f"{killed['kills while saving']} while a checkpoint was written; {pairs} pairs of trainers in one folder, of "
+        f"which one trained and the other was refused; {full} full disks. Nothing was lost: all "
+        f"{killed['runs compared']} runs that were killed and resumed ended as the undisturbed one, bit for bit.",
+        "",
+        f"`results/hardening.json` has the counts of every reader with the commit they are of ({commits}).",
+    ]
+    return "\n".join(lines)
+
+
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, referee),
     "docs/sudoku.md": (sudoku_model, ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
@@ -518,6 +540,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/maths.md": (programs,),
     "docs/methods.md": (methods_markov,),
     "docs/reproduce.md": (reproduction,),
+    "docs/security.md": (hardening,),
     "docs/text-results.md": (text_results, text_studies, text_ablations, text_backbones),
     "docs/text-samples.md": (text_samples,),
     "src/dbtm/models/text/README.md": (packaged_text,),

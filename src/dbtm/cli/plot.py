@@ -29,11 +29,8 @@ def plot(
     labels = [run.name for run in runs]
     alike = len(set(labels)) < len(labels)
     figure = draw_training([read_run(run, str(run) if alike else None) for run in runs], name or ())
-    import io
-
     from dbtm.core import atomic
+    from dbtm.viz.theory.style import drawn
 
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=out.suffix[1:].lower(), dpi=200)
-    atomic.write_bytes(out, buffer.getvalue())
+    atomic.write_bytes(out, drawn(figure, format=out.suffix[1:].lower(), dpi=200))
     say(out)

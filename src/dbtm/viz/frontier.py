@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from dbtm.core.terminal import one_line
 from dbtm.evals.sweep.frontier import Point, best_near, frontier, lowest
 from dbtm.evals.sweep.outcome import NEAR, Curves
-from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, new_figure
+from dbtm.viz.theory.style import INK, LINES, RC, VERTEX_COLOURS, drawn, new_figure
 
 _MARKS = "osD^vP"
 
@@ -72,15 +72,12 @@ def _log_axis(panel: Axes) -> None:
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """STEM.png and STEM.svg, each whole or not at all, without a date inside."""
-    from io import BytesIO
-
     from dbtm.core.atomic import write_bytes
 
     paths = []
     with mpl.rc_context(RC):
         for kind in ("png", "svg"):
-            data = BytesIO()
-            figure.savefig(data, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
+            data = drawn(figure, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
             paths.append(stem.with_name(f"{stem.name}.{kind}"))
-            write_bytes(paths[-1], data.getvalue())
+            write_bytes(paths[-1], data)
     return paths

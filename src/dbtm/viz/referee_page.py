@@ -4,16 +4,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from io import BytesIO
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from dbtm.core.terminal import visible
 from dbtm.viz.states import GridState
 from dbtm.viz.sudoku_page import grid_document
 from dbtm.viz.template import as_script_data, digest, join_modules, read_asset
-from dbtm.viz.theory.style import INK, RC
+from dbtm.viz.theory.style import INK, RC, drawn
 from dbtm.viz.token_page import sample_document
 from dbtm.viz.token_trace import Sample
 
@@ -69,15 +69,14 @@ def referee_page(
         "SCRIPT_SHA": digest(script),
     }
     parts = read_asset("referee.html").split("@@")
-    return "".join(fields[part] if index % 2 else part for index, part in enumerate(parts))
+    return visible("".join(fields[part] if index % 2 else part for index, part in enumerate(parts)))
 
 
 def inline_svg(figure: Figure) -> str:
     """The figure without a background, its ink in the colour of the page's text."""
-    data = BytesIO()
     with mpl.rc_context(RC):
-        figure.savefig(data, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = data.getvalue().decode()
+        data = drawn(figure, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = data.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text, count=3)

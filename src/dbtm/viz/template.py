@@ -9,6 +9,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from dbtm.core.terminal import visible
+
 WEB = files("dbtm.viz") / "web"
 STYLES = ("base.css", "viewer.css")
 REPLAY = ("dom.js", "player.js", "grid.js", "sheet.js", "viewer.js", "replay.js")
@@ -59,4 +61,4 @@ def fill_template(title: str, meta: Mapping[str, object], data: Any, view: str) 
     }
     # split at the fields and join once, so that text such as @@DATA@@ inside a field stays what it is
     parts = read_asset("replay.html").split("@@")
-    return "".join(fields[part] if index % 2 else part for index, part in enumerate(parts))
+    return visible("".join(fields[part] if index % 2 else part for index, part in enumerate(parts)))

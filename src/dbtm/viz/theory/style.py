@@ -1,6 +1,8 @@
 """Shared look of the figures: colour-blind safe, legible in print, and the drawing plane of the 2-simplex."""
 
+import warnings
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,15 @@ _LABEL = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none
 
 # Corners of the drawn triangle: e_1 at the top, e_2 at the left, e_3 at the right.
 CORNERS = np.array([[0.0, np.sqrt(3) / 2], [-0.5, 0.0], [0.5, 0.0]])
+
+
+def drawn(figure: Figure, **options: Any) -> bytes:
+    """A figure as the content of a file. Names of others may have letters that the font lacks: boxes stand for them."""
+    data = BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(data, **options)
+    return data.getvalue()
 
 
 def new_figure(width: float, height: float) -> Figure:
