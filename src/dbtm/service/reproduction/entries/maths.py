@@ -38,7 +38,7 @@ def tiny(size: Size) -> Train:
     )
     length = 160 if size.name == "trial" else 96
     data = Problems(examples=200 if size.name == "trial" else 2_000, length=length, seconds=3)
-    return Train(recipe="gsm-small", changes=changes, data=data, seconds=240)
+    return Train(recipe="gsm-small", changes=changes, data=data, seconds=100)
 
 
 def answered(size: Size) -> Answered:

@@ -56,7 +56,8 @@ def _run(method: str, like: Train, changes: tuple[str, ...], distilled: int) -> 
     if (copies := cls.Config().copies) > 1:
         batch = next(int(change.partition("=")[2]) for change in changes if change.startswith("train.batch="))
         own = (*own, f"train.batch={max(1, batch // copies)}")
-    step = Train(recipe=like.recipe, changes=own, method=method, init=teacher, data=like.data, seconds=like.seconds)
+    seconds = like.seconds if teacher is None else like.seconds / 4
+    step = Train(recipe=like.recipe, changes=own, method=method, init=teacher, data=like.data, seconds=seconds)
     try:
         step.configuration()
     except UsageError:

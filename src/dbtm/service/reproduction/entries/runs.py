@@ -27,13 +27,13 @@ def thirds(steps: int, parts: int = 4) -> tuple[int, ...]:
     return tuple(max(1, steps * part // parts) for part in range(1, parts + 1))
 
 
-def base(size: Size, *changes: str, seconds: float = 60) -> Train:
+def base(size: Size, *changes: str) -> Train:
     """DBTM without rollouts."""
     return Train(
         recipe="text",
         changes=(*_sizes(size, size.text_steps), *OURS, *changes),
         data=Corpus(documents=400 if size.name == "trial" else 6_000, seconds=3),
-        seconds=seconds,
+        seconds=80 if LINEAR[0] in changes else 25,
     )
 
 
@@ -54,7 +54,7 @@ def ril(size: Size, *changes: str, start: Train | None = None, linear: bool = Fa
         changes=(*_sizes(size, size.ril_steps), *OURS, *more, *stage, *changes),
         init=first,
         data=first.data,
-        seconds=90,
+        seconds=90 if linear else 30,
     )
 
 

@@ -21,7 +21,7 @@ PACKAGED = (
 _NO_RIL = ("method.ril.weight=0", "method.loss.interpolant_fraction=1")
 
 
-def mini(size: Size, *changes: str, seconds: float = 150) -> Train:
+def mini(size: Size, *changes: str, seconds: float = 75) -> Train:
     """4 x 4 grids on a CPU."""
     quick = (f"train.steps={size.sudoku_steps}", f"optim.warmup={min(50, size.sudoku_steps)}", "task.evaluate_n=64")
     few = ("task.pool=200",) if size.name == "trial" else ()
@@ -166,7 +166,7 @@ def _draw_accuracy(found: Found):
 
 
 def _accuracy_small(size: Size) -> Plan:
-    steps = {_WITH: mini(size), _WITHOUT: mini(size, *_NO_RIL, seconds=60)}
+    steps = {_WITH: mini(size), _WITHOUT: mini(size, *_NO_RIL, seconds=40)}
     differs = (
         f"Ours is the recipe sudoku-mini: 4 x 4 grids with 5 clues, {size.sudoku_steps} steps of 64, our optimizer and "
         "network; the paper's is 9 x 9, up to 200,000 steps of 256. Equal steps, not equal time: a step with ril costs "
