@@ -64,6 +64,7 @@ def measure() -> dict:
         "nfe": 4,
         "load_average": [round(value, 1) for value in os.getloadavg()],
         "cpu_count": os.cpu_count(),
+        "niceness": os.nice(0),
         "command": "python -m tests.studio.paint",
         **made(torch.device("cpu")),
     }
