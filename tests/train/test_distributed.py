@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -89,10 +90,12 @@ def take_steps(config, out, steps):
 def seen(out, layout):
     """One step's batches, noise and gradients."""
     trainer = Trainer(replace(run_config(layout), method=tiny_run(distill=DistillConfig()).method), out)
-    examples = next(trainer.batches())
+    with mock.patch.object(UnequalPrompts, "batch", autospec=True, side_effect=UnequalPrompts.batch) as read:
+        examples = next(trainer.batches())
+    asked = np.concatenate([call.args[1] for call in read.call_args_list]).tolist()
     drawn = [(e.tokens, e.sample_key, trainer.method.draw_noise(e).dense()) for e in examples]
     gradients = take_steps(trainer.config, out, 1)[1][0]
-    return {"seen": drawn, "gradients": gradients, "targets": [int((~e.prompt).sum()) for e in examples]}
+    return {"rows": asked, "seen": drawn, "gradients": gradients, "targets": [int((~e.prompt).sum()) for e in examples]}
 
 
 def test_two_ranks_equal_two_accumulation_steps(tmp_path, doubles):
@@ -100,6 +103,7 @@ def test_two_ranks_equal_two_accumulation_steps(tmp_path, doubles):
     assert len(one["seen"]) == 2
     assert one["targets"][0] != one["targets"][1]
     ranks = workers.run(2, seen, tmp_path / "two", "replicate", folder=tmp_path)
+    assert [rank["rows"] for rank in ranks] == [[0, 1, 2, 3], [4, 5, 6, 7]], "each reads its own rows alone"
     for m, rank in enumerate(ranks):
         for mine, theirs in zip(one["seen"][m], rank["seen"][0], strict=True):
             assert torch.equal(mine, theirs), "same batches and noise exactly"

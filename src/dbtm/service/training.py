@@ -25,7 +25,8 @@ from dbtm.train import loop
 from dbtm.train.callbacks import Callback
 from dbtm.train.pace import OPEN
 
-READERS = {"text": "dbtm.tasks.text.shards", "gsm8k": "dbtm.tasks.gsm8k.prepared"}  # of prepared sets, by task
+READERS = {"text": ("dbtm.tasks.text.places", "opened"), "gsm8k": ("dbtm.tasks.gsm8k.prepared", "Prepared")}
+"""Of prepared sets, by task."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,8 @@ def _on_data(request: TrainRequest, config: RunConfig) -> list[str]:
     if request.data is None:
         return []
     folder = str(request.data)
-    prepared = importlib.import_module(READERS[config.task.name]).Prepared(folder)
+    module, reader = READERS[config.task.name]
+    prepared = getattr(importlib.import_module(module), reader)(folder)
     settings = {"data": folder, "vocab": prepared.vocab, "length": prepared.length}
     fits = (prepared.vocab, prepared.length) == (config.task.vocab, config.task.length)
     maker = PAPER.get(config.recipe.partition("-")[0])

@@ -14,6 +14,7 @@ from dbtm.core.errors import UsageError
 from dbtm.core.limits import MOST_COUNT
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.text.borders import BORDERS, Borders
+from dbtm.tasks.text.places import manifest_sha256, on_this_machine, opened
 from dbtm.tasks.text.shards import MANIFEST, Blocks, Prepared, spread
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Text(Task):
     evaluation_settings = ("evaluate_n", "evaluate_nfe", "judge")
 
     data: str = ""
-    """Folder of the prepared set."""
+    """Folder of the prepared set, or its place (s3://...); several with semicolons between."""
     vocab: int = 8192
     """Entries of the tokenizer."""
     length: int = 128
@@ -71,7 +72,7 @@ class Text(Task):
                 f"no text: prepare some (`dbtm data text`, tokenizer {words}, length {self.length}) and name its "
                 "folder, task.data"
             )
-        prepared = Prepared(self.data)
+        prepared = opened(self.data)
         if (prepared.vocab, prepared.length) != (self.vocab, self.length):
             raise UsageError(
                 f"{self.data} has vocabulary {prepared.vocab} and length {prepared.length}, but "
@@ -93,7 +94,7 @@ class Text(Task):
         return {"data": self.data, "sha256": self.data_sha256()}
 
     def data_sha256(self) -> str:
-        return sha256(Path(self.data, MANIFEST))
+        return sha256(Path(self.data, MANIFEST)) if on_this_machine(self.data) else manifest_sha256(self.prepared)
 
     def at(self, data: str) -> "Text":
         """The same task where its data lies now; data of another tokenizer is refused."""
@@ -126,9 +127,12 @@ class Text(Task):
     def words(self) -> "Tokenizer":
         from dbtm.tasks.text import tokenizer as tokenizers
 
-        if not self.tokenizer and not self.data:
+        data = self.data
+        if data and not on_this_machine(data):  # nothing is fetched for a checkpoint that lacks its tokenizer
+            data = str(self.prepared.folder) if "prepared" in self.__dict__ else ""
+        if not self.tokenizer and not data:
             raise UsageError("this model's tokenizer is not known: name its file with task.tokenizer")
-        tokenizer = tokenizers.load_file(self.tokenizer or self.data)
+        tokenizer = tokenizers.load_file(self.tokenizer or data)
         if tokenizers.size(tokenizer) != self.vocab:
             raise UsageError(
                 f"the tokenizer in {self.tokenizer or self.data} has {tokenizers.size(tokenizer)} entries, but "
@@ -163,7 +167,7 @@ class Text(Task):
         carried = Path(self.tokenizer).with_name(BORDERS) if self.tokenizer else None
         if carried is not None and carried.is_file():
             return Borders.read(carried, self.vocab)
-        if self.data and Path(self.data, MANIFEST).is_file():
+        if "prepared" in self.__dict__ or (self.data and Path(self.data, MANIFEST).is_file()):
             return self.prepared.borders
         return Borders(*tokenizers.edges(self.words), around=False)
 
