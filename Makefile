@@ -1,6 +1,7 @@
 # make demo: set up and run the main job.   make test: set up and run the tests.   make lint: ruff and mypy.
 # make fuzz MINUTES=10: damaged inputs for every reader.   make kill N=100: training killed, doubled, out of disk.
 # make docs: the documentation site, in build/site.
+# make wheel: the wheel in dist/, and `dbtm demo` from it in an empty environment.
 # make test-kernels: set up and run the tests of the GPU kernels without a GPU, in Triton's interpreter.
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +11,7 @@ DOCS := .venv/.docs
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo docs test test-kernels fuzz kill lint clean
+.PHONY: demo docs wheel test test-kernels fuzz kill lint clean
 
 demo: $(READY)
 	$(BIN)/dbtm demo
@@ -38,6 +39,14 @@ $(READY): pyproject.toml constraints.txt
 $(TRITON): $(READY)
 	$(INSTALL) triton
 	touch $(TRITON)
+
+wheel: $(READY)
+	rm -rf dist build/empty && mkdir -p build/empty
+	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .
+	$(PYTHON) -m venv build/empty/.venv
+	PIP_CONSTRAINT=constraints.txt build/empty/.venv/bin/python -m pip install --quiet dist/*.whl
+	cd build/empty && .venv/bin/dbtm demo
+	ls -l dist
 
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

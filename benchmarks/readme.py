@@ -318,7 +318,7 @@ def text_backbones() -> str:
         training = arm["training"]
         lines.append(
             f"- {name}: {training['parameters'] / 1e6:.1f}M parameters, {training['steps']:,} steps of "
-            f"{training['batch']} at {training['median_steps_per_second']:.1f} a second, "
+            f"{training['batch']} at {training['median_steps_per_second']:.1f} per second, "
             f"{training['minutes']:g} minutes of one {training['hardware']} with start-up and compilation."
         )
     return "\n".join(lines)

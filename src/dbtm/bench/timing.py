@@ -97,7 +97,7 @@ def matrix_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def bandwidth(device: torch.device) -> float:
-    """Bytes a second, read and written, of a large copy, measured."""
+    """Bytes per second, read and written, of a large copy, measured."""
     a = torch.empty(2**30 if device.type == "cuda" else 2**26, dtype=torch.uint8, device=device)
     b = torch.empty_like(a)
     return 2e3 * a.numel() / milliseconds({"copy": lambda: b.copy_(a)}, device, 5)["copy"]

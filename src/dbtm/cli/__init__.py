@@ -101,7 +101,7 @@ def main() -> None:
             code = app(prog_name="dbtm", standalone_mode=False)  # what a command exits with, or what it returns
         finally:
             if sys.stdout:
-                sys.stdout.flush()  # a full disk is told here, not on the way out
+                sys.stdout.flush()  # a full disk is reported here, not at exit
         sys.exit(code if isinstance(code, int) else 0)
     except SystemExit:
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click saw the pipe closed, and would exit with 1

@@ -36,7 +36,7 @@ def sudoku(
     n: Annotated[int, typer.Option("--n", help="Number of puzzles.")] = 1000,
     seed: Annotated[int, typer.Option(help="Puzzle i is a function of the seed and i alone.")] = 1,
     box: Annotated[int, typer.Option(help="Box size: 3 for 9 x 9 grids, 2 for 4 x 4.")] = 3,
-    workers: Annotated[int, typer.Option(help="Threads; they do not change the result. 0: one a core.")] = 0,
+    workers: Annotated[int, typer.Option(help="Threads; they do not change the result. 0: one per core.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
 ) -> None:
     """Make Sudoku puzzles that have exactly one solution: with exactly so many clues, or as hard as asked for."""

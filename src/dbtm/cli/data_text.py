@@ -27,7 +27,7 @@ Validation = Annotated[float, typer.Option(help="Share of the documents that is 
 Seed = Annotated[int, typer.Option(help="Seed of the choice of validation documents.")]
 Eos = Annotated[str | None, typer.Option(help="End-of-text token (default: the tokenizer's usual one).")]
 Dtype = Annotated[str, typer.Option(help="auto, uint16 or uint32.")]
-Workers = Annotated[int, typer.Option(help="Processes; they do not change the result. 0: one a core.")]
+Workers = Annotated[int, typer.Option(help="Processes; they do not change the result. 0: one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite prepared text in --out.")]
 Edges = Annotated[bool, typer.Option(help="Begin every block with BOS and end it with EOS, as the paper's samples do.")]
 Local = Annotated[Path | None, typer.Option(help="Folder with a local copy (default: through Hugging Face datasets).")]
@@ -148,7 +148,7 @@ def _run(
     from dbtm.tasks.text.prepare import prepare
 
     if not 0 <= workers <= MOST_WORKERS:
-        raise UsageError(f"--workers {workers} must be a number of processes up to {MOST_WORKERS}, or 0 for one a core")
+        raise UsageError(f"--workers {workers} must be at most {MOST_WORKERS} processes, or 0 for one per core")
     size = tokenizers.asked_size(tokenizer)
     check_out(out, force)
     _tell_passed_over(passed_over)

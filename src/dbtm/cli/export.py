@@ -17,7 +17,7 @@ def export(
         Path | None, typer.Option(help="Write one refinement round as an ONNX file, weights included.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write a new folder with one file per part, whoever wrote the checkpoint.")
+        Path | None, typer.Option(help="Write a new folder with one file per part, however the checkpoint was written.")
     ] = None,
     scorer: Annotated[
         str | None, typer.Option(help="What is committed first: confidence, quality or spread (default: its own).")

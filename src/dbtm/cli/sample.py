@@ -86,7 +86,7 @@ def sample(
     from dbtm.service.pages import samples_page, views_of
 
     samples = views_of(result)
-    if json_file is not None:  # files come first: whoever reads the rest may stop reading
+    if json_file is not None:  # files first: the reader of a pipe may stop reading
         import json
 
         files.write_text(json_file, json.dumps(result.document()) + "\n")

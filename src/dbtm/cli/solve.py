@@ -52,7 +52,7 @@ def solve(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Solve a Sudoku; exit code 1 where the model's answer is wrong, 2 where the puzzle is no puzzle.
+    """Solve a Sudoku; exit code 1 where the model's answer is wrong, 2 where the input is not a valid puzzle.
 
     A method with a budget has 4 network evaluations unless --nfe says otherwise (16 for other kinds than Sudoku). Above
     2, the model also checks its answer, which takes 2 evaluations at least: --check 0 and --onnx leave that out.
@@ -218,7 +218,7 @@ def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {argument}: {getattr(error, 'strerror', None) or error}") from None
     if 2 * sum(character in "0123456789." for character in argument) < len(argument):
-        raise UsageError(f"'{argument}' is no puzzle, and there is no such file: give 81 characters, 0 or . for empty")
+        raise UsageError(f"'{argument}' is neither a puzzle nor a file: give 81 characters, 0 or . for empty")
     return argument, ""
 
 

@@ -1,4 +1,4 @@
-"""`dbtm studio`: a live page on this machine: Sudokus, texts, runs, one's own checkpoints."""
+"""`dbtm studio`: a live page on this machine: Sudokus, texts, runs, your own checkpoints."""
 
 import os
 import sys

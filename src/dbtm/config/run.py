@@ -28,7 +28,7 @@ class RunConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         options = METHODS.get(self.method_name).Options
         if not isinstance(self.sample, options):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Classes known by a name that stands in configurations: tasks and methods, of the package or of one's own."""
+"""Classes known by a name that stands in configurations: tasks and methods, of the package or the user's."""
 
 import importlib
 from typing import Any

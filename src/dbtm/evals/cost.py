@@ -61,7 +61,7 @@ def map_flops(
 
 
 def condition_flops(config: ModelConfig, shape: Shape, times: int, per_token: bool) -> int:
-    """What a network that is told the time pays for it."""
+    """The extra cost of a network with a time input."""
     if not times:
         return 0
     n, C, D = shape.length if per_token else 1, config.cond_dim, config.width

@@ -1,4 +1,4 @@
-"""How good rows of one's own are: a metric of the user's, entropy, and how many of them repeat training rows."""
+"""How good generated rows are: the user's metric, entropy, and how many of them repeat training rows."""
 
 import importlib.util
 import time

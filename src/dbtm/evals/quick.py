@@ -56,7 +56,7 @@ def on_the_way(sampler: Sampler, seed: int) -> dict[str, float]:
 
 
 def measures(sampler: Sampler, task: Task, seed: int) -> dict[str, float]:
-    """What a task of one's own measures (`Task.measure`), at 1 and 4 evaluations; the score is that of the last."""
+    """What a user's task measures (`Task.measure`), at 1 and 4 evaluations; the score is that of the last."""
     truth = task.held_out_examples(256)
     given = {"n": 256} if truth is None else {"tokens": truth.tokens, "clean": _prompt(truth)}
     out: dict[str, float] = {}

@@ -89,7 +89,7 @@ SampleOptions = TypeVar("SampleOptions", bound=SampleConfig)
 
 
 class Method(Generic[Settings, SampleOptions]):
-    """A way to train and to sample. One of one's own needs `parts` and `sample`. Its settings and the options of its
+    """A way to train and to sample. Your own needs `parts` and `sample`. Its settings and the options of its
     sampler, where it has any, are the classes in brackets, `Method[Config, Options]`:
 
     @register_method
@@ -139,7 +139,7 @@ class Method(Generic[Settings, SampleOptions]):
         """A new network, its weights from torch's generator."""
         return Backbone(self.shape, self.config.model)
 
-    def start(self) -> "Method":
+    def start(self) -> "Method[Any, Any]":
         """Make what is trained, averaged (EMA) and saved: `network`, a function of the run's seed."""
         with torch.random.fork_rng():
             torch.manual_seed(self.config.train.seed)
@@ -246,7 +246,7 @@ class Method(Generic[Settings, SampleOptions]):
         return Sampler(self, network, self.options(), task or self.config.task, batch)
 
 
-def method_of(config: RunConfig) -> Method:
+def method_of(config: RunConfig) -> "Method[Any, Any]":
     """The method of a run, still without a network."""
     return METHODS.get(config.method_name)(config)
 
@@ -259,7 +259,7 @@ def position_ids(task: Task, axes: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(ids)
 
 
-def backward(method: Method, examples: Examples, scale: float = 1.0) -> dict[str, Tensor]:
+def backward(method: "Method[Any, Any]", examples: Examples, scale: float = 1.0) -> dict[str, Tensor]:
     """Gradients of scale * objective, part by part; returns the terms and their weighted sum, 'loss', detached."""
     sums: dict[str, Tensor] = {}
     for part in method.parts(examples):

@@ -4,8 +4,9 @@ A method takes what it needs: no time, one or two; extra input ids (a mask, a st
 tangent beside the value. What it does not ask for is not there and costs nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -79,7 +80,7 @@ class Backbone(nn.Module):
         self.head = Head(config.width, shape.vocab)
         self.compute_dtype: torch.dtype | None = None  # None: the dtype of the weights
         self.foldable = True  # False where weights are cut over devices: folded ones would be whole
-        self._rotary: dict[tuple, tuple[Tensor, Tensor]] = {}
+        self._rotary: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
 
     @property
     def dtype(self) -> torch.dtype:
@@ -221,18 +222,18 @@ class Backbone(nn.Module):
                 if hasattr(module, name):
                     setattr(module, name, None)
 
-    def folded(self) -> tuple:
+    def folded(self) -> tuple[Any, ...]:
         """The matrices that `fold` has made."""
         return tuple(getattr(module, "kept", None) for module in self.modules())
 
-    def version(self) -> tuple:
+    def version(self) -> tuple[Any, ...]:
         """Changes when weights or folded constants do, as long as the folded ones are kept alive: what was made of them
         then has to be made anew.
         """
         weight = self.embedding
         return weight.data_ptr(), weight._version, self.dtype, *map(id, self.folded())
 
-    def _apply(self, fn, recurse=True):
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Backbone":
         self.unfold()
         return super()._apply(fn, recurse)
 
@@ -241,11 +242,11 @@ class Backbone(nn.Module):
             self.unfold()
         return super().train(mode)
 
-    def load_state_dict(self, *args, **options):
+    def load_state_dict(self, *args: Any, **options: Any) -> Any:
         self.unfold()
         return super().load_state_dict(*args, **options)
 
-    def compile_layers(self, **options) -> None:
+    def compile_layers(self, **options: Any) -> None:
         """Compile what is repeated: once for every kind of pass and size, reused for every block and loop."""
         if options.get("backend", "inductor") == "inductor" and (why := no_compiling(self.embedding.device)):
             raise UsageError(f"the network's blocks cannot be compiled here: {why}")

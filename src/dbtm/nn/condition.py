@@ -1,4 +1,4 @@
-"""What adaLN reads where a network is told the time: sinusoids of one or two times through a small MLP."""
+"""What adaLN reads in a network with a time input: sinusoids of one or two times through a small MLP."""
 
 import math
 

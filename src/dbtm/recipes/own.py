@@ -1,4 +1,4 @@
-"""Rows of one's own. The sizes here are for one GPU; `sizes.py` has those that `dbtm train own` takes elsewhere."""
+"""Your own rows. The sizes here are for one GPU; `sizes.py` has those for other machines."""
 
 from dbtm.config import RunConfig, TrainConfig
 from dbtm.methods.dbtm import Config, LossConfig, Options, RilConfig

@@ -154,7 +154,7 @@ def text_small() -> RunConfig:
 
 
 def text_tiny() -> RunConfig:
-    """`text-ril` for a CPU: a million parameters, short blocks, small batches, nothing to compile. Of one's own text, a
+    """`text-ril` for a CPU: a million parameters, short blocks, small batches, nothing to compile. For your own text, a
     tokenizer of 1,024 entries: `dbtm data text --tokenizer train:1024 --length 64`.
     """
     base = text_ril()
@@ -183,8 +183,8 @@ def _second_stage(base: RunConfig, name: str) -> RunConfig:
     """Self-distillation from trained weights on: the map learns what its own second round makes of the same noise.
 
     The teacher commits every second position, from another place in every text, and only what it decides with those
-    neighbours known is learned. Ten times and more its student takes its place, which counts for more than how long
-    each teaches, as long as the student can follow. The other terms, on a quarter of the rows, keep what the map has
+    neighbours known is learned. Refreshing the teacher at least ten times matters more than the
+    interval, as long as the student can follow. The other terms, on a quarter of the rows, keep what the map has
     learned before.
     """
     return replace(

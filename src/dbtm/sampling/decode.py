@@ -19,7 +19,7 @@ def propose(
 ) -> tuple[Tensor, Tensor]:
     """Proposed tokens x_hat and their probability <T, x_hat>, (B, L) each (sec:confidence-correct).
 
-    Temperature 0 takes the argmax; otherwise one float64 uniform a position picks from softmax(f / temperature) by
+    Temperature 0 takes the argmax; otherwise one float64 uniform per position picks from softmax(f / temperature) by
     inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition penalty divides
     what is decoded, tempered or not, and what is scored by (1 + n_j)^penalty. The score is a probability of T itself,
     at temperature 1.

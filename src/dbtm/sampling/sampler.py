@@ -44,7 +44,7 @@ class Sampler:
         self.method, self.network, self.options = method, network, options
         self.task, self.batch = task, batch
         self.replay = False
-        self._made: tuple[tuple, Any, tuple] | None = None
+        self._made: tuple[tuple[Any, ...], Any, tuple[Any, ...]] | None = None
 
     @property
     def device(self) -> torch.device:

@@ -11,7 +11,7 @@ from dbtm.sampling.trace import Round, Trace
 
 
 class Cancelled(Exception):
-    """Whoever asked for the samples does not want them any more."""
+    """The samples are no longer wanted."""
 
 
 class Watch:

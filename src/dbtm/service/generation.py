@@ -224,7 +224,7 @@ def _draw(
     settings = request.settings(sampler, request.options)
     fits = fitting_batch(sampler)
     sampler.evaluator()  # made once, for this request and those that follow
-    in_batches = copy.copy(sampler)  # whoever else holds the sampler keeps its batch
+    in_batches = copy.copy(sampler)  # other holders of the sampler keep its batch size
     in_batches.batch = min(sampler.batch, fits if sampler.device.type == "cuda" else max(1, fits // 16))
     progress.stage("sampling", len(given[0]))
     trace = in_batches.sample(

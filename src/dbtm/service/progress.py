@@ -1,4 +1,4 @@
-"""How long work tells how far it is, and is told to stop."""
+"""How long-running work reports its progress and is cancelled."""
 
 from dbtm.sampling import Cancelled
 

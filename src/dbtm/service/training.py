@@ -155,7 +155,7 @@ def configuration(request: TrainRequest) -> RunConfig:
 
 
 def _own(request: TrainRequest, resumed: bool) -> list[str]:
-    """The settings of rows of one's own: vocabulary and length are the file's, where they are not given, and the size
+    """The settings of the recipe 'own': vocabulary and length are the file's, where they are not given, and the size
     of the network is what `size` asks for.
     """
     data = None if request.data is None else str(request.data)

@@ -141,6 +141,6 @@ async def http_error(request: Request, error: Exception) -> Response:
 
 
 async def failure(request: Request, error: Exception) -> Response:
-    """What nobody expected is told in the terminal, not to the browser."""
+    """Unexpected errors are reported in the terminal, not to the browser."""
     traceback.print_exception(error)
     return Json({"error": "the studio failed at this; its terminal says why"}, 500)

@@ -13,7 +13,7 @@ from dbtm.studio.answers import Json
 from dbtm.studio.jobs import Busy, Event, Job, Jobs, Work
 
 LAST = ("done", "error", "cancelled")
-PATIENCE = 0.5  # seconds that a request may wait in line before it is told so
+PATIENCE = 0.5  # seconds that a request may wait in line before an event says so
 PING, SLOWEST = 10.0, 20.0  # seconds: a line that shows that the studio is there; the longest wait for a reader
 CLIENT = "x-studio-client"
 

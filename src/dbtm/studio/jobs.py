@@ -15,7 +15,7 @@ Work = Callable[["Job"], dict[str, Any]]
 
 
 class Busy(Exception):
-    """The line is full; the message says so to whoever asked."""
+    """The line is full; the message says so."""
 
 
 class Cancelled(Exception):
@@ -32,7 +32,7 @@ class Job:
         self.position: int | None = None
 
     def send(self, event: str, data: dict[str, Any]) -> None:
-        """Tell whoever waits for it; from any thread, and never waiting for a slow reader."""
+        """Notify all who wait for it; from any thread, and never waiting for a slow reader."""
         try:
             self.loop.call_soon_threadsafe(self.events.put_nowait, (event, data))
         except RuntimeError:  # the loop is closed: the studio ends
@@ -143,7 +143,7 @@ class Jobs:
 
 
 def _outcome(job: Job) -> Event:
-    """The last event of a job. What a user did wrong is told in a sentence, everything else only here."""
+    """The last event of a job. A user's mistake is reported in a sentence, everything else only here."""
     from dbtm.service.progress import Cancelled as ServiceCancelled
 
     try:

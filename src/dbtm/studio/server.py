@@ -97,7 +97,7 @@ def make_server(studio: Studio, address: Address) -> tuple[uvicorn.Server, socke
 
 
 def serve(studio: Studio, address: Address, opened: Callable[[str], None], browser: bool = True) -> None:
-    """Serve until a signal asks to stop. `opened` is told the address once the studio listens."""
+    """Serve until a signal asks to stop. `opened` is called with the address once the studio listens."""
     server, listener = make_server(studio, address)
 
     async def run() -> None:

@@ -124,7 +124,7 @@ class Learning:
 
 
 def _train(folder: str, seed: int) -> None:
-    """In the process of its own, which ends with the studio, however that ends. Its report on stderr is nobody's."""
+    """In the process of its own, which ends with the studio, however that ends. Its output on stderr is discarded."""
     from dbtm.service.simplex import train_simplex
 
     threading.Thread(target=_end_with_the_studio, daemon=True).start()
@@ -189,7 +189,7 @@ async def stop(request: Request) -> Response:
 
 
 async def basins(request: Request) -> Response:
-    """The basins of one's own map: `done`."""
+    """The basins of the user's map: `done`."""
     studio, body = studio_of(request), await read_body(request, BasinsBody)
     model = await in_thread(studio.shelf.pick, body.model, "simplex")
 

@@ -1,4 +1,4 @@
-"""What a task is. A task of one's own is one small frozen dataclass:
+"""What a task is. Your own task is one small frozen dataclass:
 
     @register
     @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 def load_dataset(name: str, **options: Any) -> Any:
     """`datasets.load_dataset`; an ImportError where the package is missing.
 
-    Versions before 4 run a data set's own script where they are allowed to, and may ask: they are told not to. Later
+    Versions before 4 run a data set's own script where they are allowed to, and may ask: here they may not. Later
     ones have dropped scripts, and the argument with them.
     """
     from datasets import load_dataset as load

@@ -1,4 +1,4 @@
-"""Who else hears the numbers of a run: TensorBoard, Weights & Biases, MLflow, or a class of one's own.
+"""Who else receives the numbers of a run: TensorBoard, Weights & Biases, MLflow, or your own class.
 
     class Print(dbtm.Callback):
         def record(self, step, values):

@@ -99,7 +99,7 @@ class Plain:
 
 
 class Live(Plain):
-    """A line at the bottom of a terminal that is drawn anew four times a second; others scroll above it."""
+    """A line at the bottom of a terminal that is redrawn four times per second; others scroll above it."""
 
     def __init__(self, stream: TextIO, steps: int | None, first_step: int):
         super().__init__(stream)

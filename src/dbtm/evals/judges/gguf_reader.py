@@ -114,7 +114,7 @@ class GGUF:
         """One tensor as float32, in memory of its own."""
         stored = self._tensors[name]
         try:
-            with np.errstate(all="ignore"):  # numbers that are not finite are told of below
+            with np.errstate(all="ignore"):  # numbers that are not finite are reported below
                 weights = gguf.quants.dequantize(stored.data, stored.tensor_type)
         except NotImplementedError:
             kind = stored.tensor_type.name

@@ -12,8 +12,8 @@
       runs/teacher-METHOD-seed0/   a teacher, shared by the students of its kind
       referee.json, referee.md, quality-nfe.svg ..., referee.html
 
-Every file is written whole or not at all, so that a run goes on where it was killed. A run is locked by whoever works
-on it. What another machine has made is merged by copying its runs.
+Every file is written whole or not at all, so that a run goes on where it was killed. A run is locked by the
+process that works on it. What another machine has made is merged by copying its runs.
 """
 
 import json

@@ -206,8 +206,8 @@ class DBTM(Method[Config, Options]):
         self, state: State, noise_BLD: Tensor, t_BL: Tensor, examples: Examples, semigroup: bool
     ) -> Iterator[Part]:
         """Everything that reads the map at I_t (transport, anchor, semigroup, quality), and the boundary CE(T(x1), x1),
-        each on its fraction of the examples. A few boundary rows ride in the same batch, where they carry a tangent of
-        0 for nothing; many make a pass of their own.
+        each on its fraction of the examples. A few boundary rows ride in the same batch, where they carry a
+        zero tangent, wasted but cheap; many make a pass of their own.
         """
         weights = self.settings.loss
         some, edge = examples.first(weights.interpolant_fraction), examples.first(weights.boundary_fraction)

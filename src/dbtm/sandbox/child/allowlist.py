@@ -55,7 +55,7 @@ def refusal(tree: _ast.AST) -> str | None:
             bound.add(node.asname or node.name)
         elif isinstance(node, _ast.ExceptHandler) and node.name is not None:
             bound.add(node.name)
-    # A name of one's own may be called `input`. Names that are nowhere bound would be NameErrors: this says it better.
+    # A program may bind its own `input`. Names that are bound nowhere would raise NameError: this message is clearer.
     reached = sorted((loaded - bound - BUILTINS) & set(dir(builtins)) - DUNDER_NAMES)
     return f"the built-in {reached[0]}" if reached else None
 

@@ -1,4 +1,4 @@
-"""Rows that a checkpoint trained on one's own data generates, beside the rows that were held out."""
+"""Generated rows of a checkpoint that was trained on a user's data, beside the held-out rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from dbtm.service.progress import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class OwnEvaluationRequest:
-    """Samples of a checkpoint that was trained on rows of one's own."""
+    """Samples of a checkpoint that was trained on a user's rows."""
 
     checkpoint: str
     n: int = 1000  # samples per setting, and held-out rows at most

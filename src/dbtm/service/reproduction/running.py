@@ -44,7 +44,7 @@ class Reproduction:
 
 
 class Overall(Progress):
-    """A listener's view of one step among several: its stages are told with the step's number and the time left."""
+    """A listener's view of one step among several: its stages are reported with the step's number and the time left."""
 
     def __init__(self, progress: Progress, steps: list[Step]):
         self.progress, self.steps = progress, steps

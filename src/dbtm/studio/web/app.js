@@ -61,7 +61,7 @@ function askForToken() {
   const wrong = make("p", { className: "outcome bad", role: "alert" });
   const form = make("form", { className: "login card" }, make("h1", {}, "dbtm studio"),
     make("div", { className: "field" }, make("label", { htmlFor: "token" }, "Token"), input,
-      make("small", {}, "Whoever started this studio has set it.")),
+      make("small", {}, "It was set when this studio was started.")),
     wrong, make("button", { className: "primary", type: "submit" }, "Enter"));
   form.addEventListener("submit", async event => {
     event.preventDefault();

@@ -1,4 +1,4 @@
-"""Programs without comments, docstrings and personal spacing: shorter, and alike whoever wrote them."""
+"""Programs without comments, docstrings and personal spacing: shorter, and the same whoever wrote them."""
 
 import ast
 

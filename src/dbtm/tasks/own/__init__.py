@@ -1,4 +1,4 @@
-"""Rows of one's own: tokens from a .npy file, or symbols from CSV, JSON lines, FASTA and plain text."""
+"""A user's rows: tokens from a .npy file, or symbols from CSV, JSON lines, FASTA and plain text."""
 
 from dbtm.tasks.own.task import Own
 

@@ -1,4 +1,4 @@
-"""Rows of one's own as a task: `dbtm train own --data FILE`."""
+"""A user's rows as a task: `dbtm train own --data FILE`."""
 
 import json
 from collections.abc import Mapping

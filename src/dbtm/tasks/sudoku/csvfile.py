@@ -1,4 +1,4 @@
-"""Puzzles as a CSV file: a header `puzzle,solution`, then one puzzle a line as digits in reading order, 0 for empty.
+"""Puzzles as a CSV file: a header `puzzle,solution`, then one puzzle per line as digits in reading order, 0 for empty.
 
 Reading is strict: the first bad row is named by its line and the file is refused. The solution column may be missing;
 the puzzles are then solved, and each must have exactly one solution.
@@ -52,7 +52,7 @@ def _read_grids(path: Path) -> tuple[list[int], Grids, Grids | None]:
         grids.append([_grid(text, f"{path}, line {line}", name, cells) for name, text in zip(names, row)])
         lines.append(line)
     if not grids:
-        raise UsageError(f"{path} holds no puzzles: give it a header 'puzzle,solution' and one puzzle a line")
+        raise UsageError(f"{path} holds no puzzles: give it a header 'puzzle,solution' and one puzzle per line")
     puzzles_BC, *solutions = (np.stack(column) for column in zip(*grids))
     return lines, puzzles_BC, solutions[0] if solutions else None
 

@@ -23,7 +23,7 @@ _HOW_TO_WRITE = "write 81 characters (16 for 4 x 4), a digit for a clue and 0 or
 def parse(text: str) -> Grid:
     """The cells of a puzzle, (81,) or (16,), 0 for empty.
 
-    Cells may stand in one line or one line a row; spaces and strokes `|` between them are left out, and lines of `-`,
+    Cells may stand in one line or one line per row; spaces and strokes `|` between them are left out, and lines of `-`,
     `+` and `|` alone.
     """
     text, lines = text.removeprefix("\ufeff"), []

@@ -143,7 +143,7 @@ FLOW_MAPS = ("fmlm", "dfm", "cfm")
 
 
 def times_and_teachers() -> Rows:
-    """What a method's network is told and what its training needs, read off the method itself."""
+    """What a method's network takes as input and what its training needs, read off the method itself."""
     rows: Rows = {}
     here = [name for name in FLOW_MAPS if name in METHODS.names()]
     for column, name in (("DBTM", "dbtm"), *(("flow maps", name) for name in here[:1])):

@@ -1,4 +1,4 @@
-"""What a step is: a piece of work with a folder of its own, done once whoever asks for it.
+"""What a step is: a piece of work with a folder of its own, done once, no matter who asks for it.
 
 A step is plain data. Its folder is named after a digest of that data, so that two tables that need the same run share
 it, and a command that was killed finds what it has done. `result.json` is written last: a folder that has it is done.
@@ -69,7 +69,7 @@ class Step(ABC):
     """One piece of work."""
 
     seconds: float = field(default=5.0, compare=False)
-    """About how long it takes on two CPU cores; only the time left is told by it."""
+    """About how long it takes on two CPU cores; used only to estimate the time left."""
 
     def inputs(self) -> "Iterator[Step]":
         """The steps whose results it reads."""

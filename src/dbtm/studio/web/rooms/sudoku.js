@@ -45,7 +45,7 @@ export async function open(place, params, context) {
   function paste(text) {
     const cells = readPuzzle(text);
     if (cells === null) {
-      clash.textContent = "What was pasted is no puzzle: 81 digits (16 for 4 x 4), 0 or . for empty, in one line or in rows";
+      clash.textContent = "The pasted text is not a puzzle: give 81 digits (16 for 4 x 4), 0 or . for empty, in one line or in rows";
       return false;
     }
     setPuzzle(cells);

@@ -1,8 +1,8 @@
 """Word problems of our own, without end: problem `key` is a function of its key alone.
 
 A scene tells of one to five steps over the four operations in one of many wordings; a third of the problems also tell
-something that does not matter. The program is the story's own arithmetic, one line a step, always the same for the same
-question: a model that writes all tokens at once has nothing to choose between.
+something that does not matter. The program is the story's own arithmetic, one line per step, always the same for the
+same question: a model that writes all tokens at once has nothing to choose between.
 
 One program in sixteen, by a checksum of its text, is held out: whatever the keys, no training problem has the same
 program, nor, since a question has one program, the same words.
