@@ -218,7 +218,9 @@ def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {argument}: {getattr(error, 'strerror', None) or error}") from None
     if 2 * sum(character in "0123456789." for character in argument) < len(argument):
-        raise UsageError(f"'{argument}' is neither a puzzle nor a file: give 81 characters, 0 or . for empty")
+        raise UsageError(
+            f"'{argument}' is not a puzzle, and there is no such file: give 81 characters, 0 or . for empty"
+        )
     return argument, ""
 
 
