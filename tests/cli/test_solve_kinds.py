@@ -61,6 +61,7 @@ def test_a_new_problem_is_that_of_the_seed(command, untrained, kind):
 
     assert problem(5) == TASKS[kind].problem(TASKS[kind].held_out_examples(6).tokens[5])
     assert problem(5) != problem(6)
+    assert problem(-1) != problem(10**30)  # any whole number is a seed
 
 
 def test_words_for_a_person(command, untrained):

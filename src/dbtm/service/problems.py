@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_SEED
 from dbtm.evals.cost import flops_of
 from dbtm.sampling import Sampler
 from dbtm.service.request import ModelRequest
@@ -58,7 +59,7 @@ def answer(request: ProblemRequest, sampler: Sampler | None = None) -> ProblemRe
     sampler = request.sampler(sampler)
     task = _task(sampler, request)
     new = request.text is None
-    tokens_L = task.new(np.array([request.seed]))[0] if new else task.parse(str(request.text))
+    tokens_L = task.new(np.array([request.seed % MOST_SEED]))[0] if new else task.parse(str(request.text))
     options = request.checked(sampler, {"nfe": BUDGET, **request.options} if sampler.has_budget else request.options)
     free_L = task.answer()
     start = time.perf_counter()
