@@ -56,10 +56,11 @@ def folder(out: Path, task: str, arm: str) -> Path:
     return out / f"{task}-{arm.replace(' ', '-')}"
 
 
-def train(out: Path, tasks: list[str], steps: int) -> None:
+def train(out: Path, tasks: list[str], arms: list[str], steps: int) -> None:
     for task in tasks:
-        for arm, changes in ARMS.items():
-            settings = [*changes, "train.device=cpu", "train.evaluate_every=0", f"train.steps={steps}"]
+        for arm in arms:
+            settings = [*ARMS[arm], "train.device=cpu", "train.evaluate_every=0", f"train.steps={steps}"]
+            settings += ["optim.warmup=20", "optim.ema=0.98"] if steps < 500 else []  # the recipe's are for long runs
             fit(override(recipe(f"{task}-mini"), settings), folder(out, task, arm))
 
 
@@ -146,6 +147,7 @@ def main() -> None:
     parser.add_argument("what", choices=("train", "measure", "sudoku", "text", "speed"))
     parser.add_argument("names", nargs="+", metavar="TASK, NAME=SOURCE or CHECKPOINT")
     parser.add_argument("--steps", type=int, default=1000, help="of each run")
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--out", type=Path, default=Path("runs/reasoning"))
     parser.add_argument("--checkpoint", default="sudoku")
     parser.add_argument("--n", type=int, default=300, help="problems per set")
@@ -153,7 +155,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.what == "train":
-        train(arguments.out, arguments.names, arguments.steps)
+        train(arguments.out, arguments.names, arguments.arms, arguments.steps)
         return
     if arguments.json is None:
         parser.error("give --json FILE for the numbers")

@@ -52,16 +52,16 @@ def _method(depth: int, quality: QualityConfig) -> Config:
     )
 
 
-def _on_a_cpu(task: Reasoning, batch: int) -> RunConfig:
-    """Rows per step such that steps take about the same time: that of the smallest is mostly overhead."""
-    big = _on_a_gpu(task, batch)
+def _on_a_cpu(task: Reasoning) -> RunConfig:
+    """So small that a few hundred steps, less than a minute, show whether it learns."""
+    big = _on_a_gpu(task, batch=96)
     return replace(
         big,
         recipe=f"{task.name}-mini",
-        model=replace(big.model, width=48, depth=3, heads=4),
-        method=_method(depth=3, quality=QualityConfig(width=32, depth=2)),
+        model=replace(big.model, width=32, depth=2, heads=2),
+        method=_method(depth=3, quality=QualityConfig(width=16, depth=1)),
         optim=replace(big.optim, warmup=100),
-        train=TrainConfig(steps=2_000, batch=batch, log_every=50, checkpoint_every=500, evaluate_every=500),
+        train=TrainConfig(steps=2_000, batch=96, log_every=50, checkpoint_every=500, evaluate_every=500),
         sample=Options(nfe=4, kappa=0.9, scorer="quality"),
     )
 
@@ -72,8 +72,8 @@ def maze() -> RunConfig:
 
 
 def maze_mini() -> RunConfig:
-    """5 x 5, shortest paths of at least 6 steps."""
-    return _on_a_cpu(Maze(size=5, least=6, walls=(0.2, 0.4)), batch=96)
+    """4 x 4, shortest paths of at least 4 steps."""
+    return _on_a_cpu(Maze(size=4, least=4, walls=(0.1, 0.3)))
 
 
 def colouring() -> RunConfig:
@@ -82,8 +82,8 @@ def colouring() -> RunConfig:
 
 
 def colouring_mini() -> RunConfig:
-    """6 nodes, 9 edges, 3 colours."""
-    return _on_a_cpu(Colouring(nodes=6, degree=3.0), batch=256)
+    """5 nodes, 6 edges, 3 colours."""
+    return _on_a_cpu(Colouring(nodes=5, degree=2.4))
 
 
 def sat() -> RunConfig:
@@ -92,5 +92,5 @@ def sat() -> RunConfig:
 
 
 def sat_mini() -> RunConfig:
-    """5 variables, 21 clauses."""
-    return _on_a_cpu(Sat(variables=5), batch=64)
+    """4 variables, 12 clauses."""
+    return _on_a_cpu(Sat(variables=4, ratio=3.0))
