@@ -213,6 +213,24 @@ def puzzle_efforts() -> str:
     return "\n".join(lines)
 
 
+def reasoning_small() -> str:
+    """The small recipes after a few steps, with and without the map's own mistakes, in several ways of sampling."""
+    rows = read("reasoning-small")["rows"]
+    ways = list(dict.fromkeys(row["way"] for row in rows))
+    lines = [f"| recipe, rollouts | by chance | {' | '.join(ways)} |", "|---" * (len(ways) + 2) + "|"]
+    for task, arm in dict.fromkeys((row["task"], row["arm"]) for row in rows):
+        here = {row["way"]: row for row in rows if (row["task"], row["arm"]) == (task, arm)}
+        cells = []
+        for way in ways:
+            row = here[way]
+            trusted = f", {row['stable_and_right']} of {row['stable']} stable right" if "stable" in row else ""
+            cells.append(f"{100 * row['solved']:.0f}%{trusted}")
+        kind = "own mistakes" if arm == "own mistakes" else "the truth alone"
+        chance = f"{100 * here[ways[0]]['by_chance']:.0f}%"
+        lines.append(f"| `{task}-mini`, {kind} | {chance} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def stable() -> str:
     """How far "stable" can be trusted, and what the self-check costs."""
     rows = read("sudoku-stable")["rows"]
@@ -533,7 +551,7 @@ def hardening() -> str:
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, referee),
     "docs/sudoku.md": (sudoku_model, ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
-    "docs/reasoning.md": (stable,),
+    "docs/reasoning.md": (reasoning_small, stable),
     "docs/evaluation.md": (toys,),
     "docs/speed.md": (speed, backbones, backbones_compiled, backbones_cpu),
     "docs/referee.md": (referee_losses, referee_best, referee_markov, referee_sudoku_mini),

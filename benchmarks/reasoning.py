@@ -94,6 +94,8 @@ def measure(out: Path, tasks: list[str], n: int, ways: list[str]) -> list[dict[s
             truth = problem.held_out_examples(n)
             steps = json.loads((folder(out, task, arm) / "metrics.jsonl").read_text().splitlines()[-1])["step"]
             about = {"task": task, "arm": arm, "steps": steps}
+            others = np.where(truth.prompt, truth.tokens, np.roll(truth.tokens, 1, axis=0))
+            about["by_chance"] = float(problem.solved(others).mean())  # with the answer to another problem
             found = tried(sampler, ways, {"tokens": truth.tokens, "clean": truth.prompt}, problem.solved)
             rows += [about | row for row in found]
     return rows
