@@ -53,7 +53,7 @@ def _method(depth: int, quality: QualityConfig) -> Config:
 
 
 def _on_a_cpu(task: Reasoning) -> RunConfig:
-    """So small that a few hundred steps, less than a minute, show whether it learns."""
+    """So small that a few hundred steps, less than a minute of one core, begin to show what it learns."""
     big = _on_a_gpu(task, batch=96)
     return replace(
         big,
