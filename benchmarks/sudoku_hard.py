@@ -3,13 +3,16 @@
     python benchmarks/sudoku_hard.py run --minutes 10 --out runs/hard
     python benchmarks/sudoku_hard.py measure "diabolical=FILE.csv" "hardest=FILE.csv" --out runs/hard --json FILE.json
 
-One run after the other, so that each has the whole GPU. `measure` solves sets of puzzles (named as in
-benchmarks/efforts.py) in several ways (named as in benchmarks/reasoning.py) with every run that is there, and prints
-the mean over seeds. `--tiny` makes networks, pools and batches small, to try both on a CPU: `--tiny --minutes 0.2`.
+One run after the other, so that each has the whole GPU. Hard puzzles are slow to make, so that they are made before any
+run begins, one file per seed that its arms share (`--hard` of them, on all cores). `measure` solves sets of puzzles
+(named as in benchmarks/efforts.py) in several ways (named as in benchmarks/reasoning.py) with every run that is there,
+and prints the mean over seeds. `--tiny` makes networks, pools and batches small, to try both on a CPU: `--tiny
+--minutes 0.2`.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +24,8 @@ from reasoning import sudoku as solved_sets
 from dbtm.core.atomic import write_bytes
 from dbtm.core.device import pick_device
 from dbtm.evals.provenance import made
+from dbtm.tasks.sudoku import csvfile
+from dbtm.tasks.sudoku.hard import generate_hard
 
 RECIPE = "sudoku-hard"
 ARMS: dict[str, tuple[str, ...]] = {
@@ -28,10 +33,11 @@ ARMS: dict[str, tuple[str, ...]] = {
     "no own mistakes": ("method.ril.own=0",),
     "no un-commit": ("method.ril.uncommit=false",),
     "fixed loops": ("method.loops=[]",),
-    "no hard data": ("task.efforts=[]",),
+    "no hard data": ("task.puzzle_files=[]",),
     "quality where not held": ('method.ril.quality_on="open"',),
 }
 SEEDS = (0, 1)
+EFFORTS = ((2, 20), (20, 100))  # as in the recipe
 WAYS = ("1", "4", "16", "4+12", "16+48", "revise-16", "revise-64")
 TINY = (
     "model.width=32", "model.depth=2", "model.heads=2", "method.quality.width=16", "method.quality.depth=1",
@@ -46,15 +52,30 @@ def folder(out: Path, arm: str, seed: int) -> Path:
 
 def words(out: Path, arm: str, seed: int, minutes: float, tiny: bool) -> list[str]:
     """The command line of a run."""
-    settings = (*ARMS[arm], f"train.seed={seed}", f"task.seed={seed + 1}", *(TINY if tiny else ()))
+    files = json.dumps([str(hard_file(out, effort, seed)) for effort in EFFORTS])
+    data = ("task.efforts=[]", f"task.puzzle_files={files}", f"task.seed={seed + 1}")
+    settings = (*data, f"train.seed={seed}", *(TINY if tiny else ()), *ARMS[arm])
     run = ["train", RECIPE, "--out", str(folder(out, arm, seed)), "--minutes", str(minutes)]
     return run + [word for setting in settings for word in ("--set", setting)]
 
 
-def run(out: Path, minutes: float, tiny: bool) -> None:
+def hard_file(out: Path, effort: tuple[int, int], seed: int) -> Path:
+    return out / f"effort-{effort[0]}-{effort[1]}-{seed}.csv"
+
+
+def make_hard(out: Path, seed: int, n: int) -> None:
+    """Files of hard puzzles; those that are there stay."""
+    for effort in EFFORTS:
+        if not hard_file(out, effort, seed).is_file():
+            puzzles = generate_hard(effort, n, seed, workers=os.cpu_count() or 1)
+            csvfile.write(hard_file(out, effort, seed), *puzzles)
+
+
+def run(out: Path, minutes: float, hard: int, tiny: bool) -> None:
     """Every arm with every seed; a run that is there already is left out, one that fails is named."""
     out.mkdir(parents=True, exist_ok=True)
     for seed in SEEDS:
+        make_hard(out, seed, hard)
         for arm in ARMS:
             if folder(out, arm, seed).exists():
                 continue
@@ -93,11 +114,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/hard"))
     parser.add_argument("--n", type=int, default=500, help="puzzles per set")
     parser.add_argument("--ways", nargs="+", default=list(WAYS))
+    parser.add_argument("--hard", type=int, default=10_000, help="hard puzzles per range of efforts and seed")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.what == "run":
-        run(given.out, given.minutes, given.tiny)
+        run(given.out.absolute(), given.minutes, 2 if given.tiny else given.hard, given.tiny)
         return
     if given.json is None or not given.sets:
         parser.error("give sets of puzzles, NAME=SOURCE, and --json FILE for the numbers")

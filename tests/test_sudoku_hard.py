@@ -37,6 +37,8 @@ def test_arms_differ_from_the_recipe_in_one_ingredient(script, tiny, tmp_path):
     whole = to_dict(override(recipe(script.RECIPE), runs["all of it"]))
     assert whole["train"]["seed"] == 1
     assert whole["task"]["seed"] == 2
+    assert len(whole["task"]["puzzle_files"]) == 2
+    assert list(script.EFFORTS) == list(recipe(script.RECIPE).task.efforts)
     changed = {
         arm: changed_keys(whole, to_dict(override(recipe(script.RECIPE), settings)))
         for arm, settings in runs.items()
@@ -46,7 +48,7 @@ def test_arms_differ_from_the_recipe_in_one_ingredient(script, tiny, tmp_path):
         "no own mistakes": ["method.ril.own"],
         "no un-commit": ["method.ril.uncommit"],
         "fixed loops": ["method.loops"],
-        "no hard data": ["task.efforts"],
+        "no hard data": ["task.puzzle_files"],
         "quality where not held": ["method.ril.quality_on"],
     }
 
