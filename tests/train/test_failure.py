@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -113,6 +115,13 @@ def test_a_killed_worker_comes_back_from_the_last_checkpoint(tmp_path):
     assert workers.run(2, killed, tmp_path / "run", 1, folder=tmp_path / "second-results") == [6, 6]
     assert same_weights(tmp_path / "whole", tmp_path / "run")
     assert not list((tmp_path / "run").glob(".*-step-*"))
+
+
+@pytest.mark.skipif("KILLS" not in os.environ, reason="takes minutes: KILLS=20 asks for so many kills")
+def test_torchrun_brings_a_run_back_after_every_kill(tmp_path):
+    script = Path(__file__).parents[2] / "benchmarks" / "kill_workers.py"
+    out = os.environ.get("KILLS_JSON", str(tmp_path / "kills.json"))
+    subprocess.run([sys.executable, str(script), os.environ["KILLS"], out], check=True)
 
 
 def test_the_comparison_can_fail(tmp_path):
