@@ -20,7 +20,7 @@ import torch
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.evals.provenance import made
 
-STEPS, EVERY = 600, 5
+STEPS, EVERY = 1200, 5
 SETTINGS = [
     "train.batch=16", f"train.steps={STEPS}", f"train.checkpoint_every={EVERY}", "optim.warmup=1", "train.device=cpu",
     "model.width=32", "model.depth=2", "model.heads=2", "train.layout=shard",
@@ -59,7 +59,7 @@ def disturb(run: Path, kills: int, chance: random.Random) -> tuple[int, list[int
             time.sleep(0.02)
             now = step(run)
             if now > seen and not ready:
-                ready = time.monotonic() + chance.uniform(0, 2)
+                ready = time.monotonic() + chance.uniform(0, 1)
             if ready and time.monotonic() >= ready and len(at) < kills and len(found := children(job.pid)) == 2:
                 os.kill(chance.choice(found), signal.SIGKILL)
                 at.append(now)

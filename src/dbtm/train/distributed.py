@@ -2,6 +2,8 @@
 
 import os
 import re
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,7 +44,15 @@ class World:
             return World()
         if not dist.is_initialized():
             with listening(lambda: "as not all have joined", seconds):
-                dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(seconds=seconds))
+                store, rank, size = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=seconds))))
+                store = dist.PrefixStore(meeting(store, rank, size, seconds), store)
+                dist.init_process_group(
+                    "nccl" if cuda else "gloo",
+                    store=store,
+                    rank=rank,
+                    world_size=size,
+                    timeout=timedelta(seconds=seconds),
+                )
         local, in_node = (int(os.environ.get(name, usual)) for name, usual in _OF_NODE)
         return World(dist.get_rank(), dist.get_world_size(), local, in_node or dist.get_world_size(), True)
 
@@ -85,6 +95,32 @@ class World:
             dist.destroy_process_group()
 
 
+def meeting(store: dist.Store, rank: int, size: int, seconds: float) -> str:
+    """A name that the processes of this start share, and those of no earlier one.
+
+    torchrun keeps one store over its restarts, in which the addresses of dead processes still stand. The first process
+    makes the name up. Each other asks for it under a name of its own, which no earlier one can have been answered.
+    """
+    if rank:
+        mine = uuid.uuid4().hex
+        store.set(f"dbtm/ask/{rank}", mine)
+        store.wait([f"dbtm/answer/{mine}"], timedelta(seconds=seconds))
+        name = store.get(f"dbtm/answer/{mine}").decode()
+        store.set(f"dbtm/{name}/{rank}", "here")
+        return name
+    name, end, answered = uuid.uuid4().hex, time.monotonic() + seconds, set[str]()
+    while missing := [r for r in range(1, size) if not store.check([f"dbtm/{name}/{r}"])]:
+        for r in missing:
+            asked = store.get(f"dbtm/ask/{r}").decode() if store.check([f"dbtm/ask/{r}"]) else ""
+            if asked and asked not in answered:
+                store.set(f"dbtm/answer/{asked}", name)
+                answered.add(asked)
+        if time.monotonic() > end:
+            raise dist.DistError(f"wait timeout: {len(missing)} of {size} processes are missing")
+        time.sleep(0.01)
+    return name
+
+
 @contextmanager
 def listening(when: Callable[[], str], seconds: float) -> Iterator[None]:
     """Within, a peer that is gone or does not answer is one line."""
@@ -92,7 +128,7 @@ def listening(when: Callable[[], str], seconds: float) -> Iterator[None]:
         yield
     except RuntimeError as error:
         rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-        if size == "1" or not _of_peers(error):
+        if size == "1" or isinstance(error, LostPeer) or not _of_peers(error):
             raise
         raise LostPeer(
             f"process {rank} of {size} lost another one, {when()}: it has ended, or did not answer within "
