@@ -504,6 +504,21 @@ def referee() -> str:
     return f"{means}\n\n{table.title.capitalize()}. Means over seeds; intervals and costs: docs/referee.md."
 
 
+def own_examples() -> str:
+    """Share of right rows by NFE, with what shows a collapse beside it: different rows and entropy."""
+    parts = []
+    for name, found in read("own")["examples"].items():
+        metric = found["data"]["metric"].rpartition(":")[2]
+        lines = [f"| {name}: `{metric}` | right rows | different rows | entropy |", "|---|---|---|---|"]
+        for row in found["rows"]:
+            title = "held-out rows" if row["kind"] == "held out" else f"{row['settings']['nfe']} NFE"
+            lines.append(f"| {title} | {row[metric]:.1%} | {row['distinct']:.1%} | {row['entropy']:.2f} |")
+        clock = f", {found['cpu_seconds']} s of CPU time" if "cpu_seconds" in found else ""
+        about = f"{found['steps']:,} steps of {found['batch']}{clock} on one core; {found['rows'][-1]['n']:,} samples."
+        parts.append("\n".join([*lines, "", f"{found['rows_of_data']:,} rows of data, {about}"]))
+    return "\n\n".join(parts)
+
+
 def methods_markov() -> str:
     """Total variation of neighbours by method and NFE on the Markov chain, default settings."""
     rows = read("methods-markov")["rows"]
@@ -553,6 +568,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/sudoku.md": (sudoku_model, ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
     "docs/reasoning.md": (reasoning_small, stable),
     "docs/evaluation.md": (toys,),
+    "docs/own.md": (own_examples,),
     "docs/speed.md": (speed, backbones, backbones_compiled, backbones_cpu),
     "docs/referee.md": (referee_losses, referee_best, referee_markov, referee_sudoku_mini),
     "docs/maths.md": (programs,),

@@ -1,5 +1,7 @@
 """Your own rows. The sizes here are for one GPU; `sizes.py` has those for other machines."""
 
+from dataclasses import replace
+
 from dbtm.config import RunConfig, TrainConfig
 from dbtm.methods.dbtm import Config, LossConfig, Options, RilConfig
 from dbtm.recipes import ours
@@ -21,7 +23,7 @@ def own() -> RunConfig:
             ril=RilConfig(weight=1.0, depths=(1,), context=0.1, spread=0.75),
             quality=ours.NO_QUALITY,
         ),
-        optim=ours.optim(warmup=50),
+        optim=replace(ours.optim(warmup=50), lr=2e-3),  # networks are small
         train=TrainConfig(steps=10_000, batch=128, log_every=50, checkpoint_every=500, evaluate_every=1_000),
         sample=Options(nfe=8, scorer="spread", fresh_noise=False),
     )
