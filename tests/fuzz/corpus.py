@@ -203,6 +203,22 @@ def text_run() -> Files:
 
 
 @cache
+def packed_run() -> Files:
+    """A checkpoint whose weights are packed into 8 bits."""
+    from dbtm.service.packing import pack
+
+    def make(out: Path) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            for inner, content in toy_run().items():
+                path = Path(name, inner)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            pack(name, out / "step-00000002")
+
+    return made(make)
+
+
+@cache
 def sudoku_run() -> Files:
     """A model of 4 x 4 Sudokus that has learned nothing."""
     from dbtm.service.training import fit

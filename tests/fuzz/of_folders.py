@@ -123,6 +123,11 @@ def text_checkpoint(folder: Path) -> None:
     _load(folder)
 
 
+@target(_checkpoint(corpus.packed_run))
+def packed_checkpoint(folder: Path) -> None:
+    _load(folder)
+
+
 @target(_checkpoint(corpus.toy_run))
 def resume(folder: Path) -> None:
     from dataclasses import replace

@@ -21,7 +21,7 @@ ROW = {"value": 0.5, "n": 4, "used": 1.0, "flops_per_sample": 10, "seconds_per_s
 @pytest.mark.parametrize(
     "change",
     [{"value": "x"}, {"value": True}, {"value": 10**400}, {"value": float("nan")}, {"n": 0}, {"n": None}, {"n": 1.5},
-     {"used": None}, {"seconds_per_sample": None}, {"entropy": []}, {"value_low": "x"}],
+     {"used": None}, {"used": 0}, {"seconds_per_sample": None}, {"entropy": []}, {"value_low": "x"}],
 )  # fmt: skip
 def test_a_damaged_row_is_refused_in_a_line(tmp_path, change):
     path = tmp_path / "8.json"
@@ -79,6 +79,14 @@ def test_a_share_beyond_one_and_a_wrong_trace_are_told(tmp_path):
     )
     with pytest.raises(UsageError, match=r"trace\.json is damaged"):
         report(tmp_path)
+
+
+def test_half_an_interval_is_none():
+    from dbtm.evals.referee.tables import cell
+
+    metric = {"share": False}
+    assert cell({"value": 0.5, "low": 0.25, "high": 1.0}, metric) == "0.500 [0.250, 1.000]"
+    assert cell({"value": 0.5, "low": 0.25, "high": None}, metric) == "0.500"
 
 
 def test_pages_and_figures_hold_no_escape_sequences_and_do_not_warn(tmp_path):
@@ -155,6 +163,24 @@ def test_an_origin_that_is_no_address_is_another_site(origin):
     answer = Guard(None, Door(None), frozenset()).refusal({"type": "http", "path": "/", "headers": headers})
     assert answer is not None
     assert answer.status_code == 403
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [("mdlm-sdtt", "method.rounds"), ("duo-dcd", "method.rounds"), ("fmlm-star", "method.iterations"),
+     ("mdlm-di4c", "method.latents"), ("dbtm", "sample.check")],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [2**31, 2**62])
+def test_rounds_without_end_are_refused_at_once(method, setting, value):
+    """Two to their power, or so many network evaluations, would take all of the memory, or years."""
+    from dbtm.config import override
+    from dbtm.recipes import recipe
+
+    with pytest.raises(UsageError, match=f"{setting}={value} must be between"):
+        override(recipe("markov").by(method), [f"{setting}={value}"])
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

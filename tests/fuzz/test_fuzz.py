@@ -163,6 +163,7 @@ def test_what_is_right_is_accepted():
         ("checkpoint", corpus.toy_run()),
         ("text_checkpoint", corpus.text_run()),
         ("resume", corpus.toy_run()),
+        ("packed_checkpoint", corpus.packed_run()),
         ("sweep", corpus.sweep()),
         ("samples", {"samples.jsonl": corpus.samples()}),
         ("gguf", {"a.gguf": corpus.gguf()}),

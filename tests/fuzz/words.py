@@ -121,6 +121,7 @@ FIT: dict[str, dict[str, tuple[str, ...]]] = {
     "eval sudoku": {"checkpoint": ("@sudoku",)},
     "eval text": {"checkpoint": ("@text",), "data": ("@set",), "judge": ("@tiny.gguf",)},
     "eval nll": {"checkpoint": ("@markov", "@ar", "@mdlm", "@text"), "data": ("@set",)},
+    "pack": {"checkpoint": ("@markov", "@text", "@ar")},
     "plot": {"out": ("a.svg", "a.png"), "name": ("loss", "validation")},
     "reproduce": {"name": ("list", "sudoku-threshold-sweep", "simplex-dynamics"), "data": ("text=@set",)},
     "solve": {"checkpoint": ("@sudoku",)},
@@ -171,7 +172,7 @@ ON = {
     "sudoku-mini": ("--set", "task.evaluate_n=2", "--set", "task.pool=4"),
 }
 """The same for recipes."""
-QUICK = {"recipes", "doctor", "plot", "theory list", "theory page", "sweep frontier"}
+QUICK = {"recipes", "doctor", "plot", "pack", "theory list", "theory page", "sweep frontier"}
 """Commands whose work is small by itself. All others, new ones too, are given a number that must be refused."""
 QUICK_FORMS = {
     "referee": (("--report-only", "--out", "@referee"), ("--merge", "@referee")),

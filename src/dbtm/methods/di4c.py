@@ -22,6 +22,7 @@ from torch import Tensor
 from dbtm.config import MethodConfig, RunConfig
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_ROUNDS
 from dbtm.losses.mixture import joint_minus_fact, read_mixture
 from dbtm.methods import duo, mdlm, register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
@@ -55,7 +56,8 @@ class Di4CConfig(MethodConfig):
         return self.latents
 
     def __post_init__(self):
-        self.positive("latents", "grid")
+        self.in_range(1, MOST_ROUNDS, "latents")
+        self.positive("grid")
         self.in_range(0, 1, "small_share")
         self.not_negative("data_weight")
         if not 0 < self.eps < 1 or not 0 < self.delta < 1:

@@ -12,6 +12,7 @@ from dbtm.core.errors import UsageError
 from dbtm.methods.base import Method
 from dbtm.nn import Backbone
 
+MOST_DOUBLINGS = 60  # of a step: 2 to this power is still a number of 63 bits
 MOST_STEPS = 10**8  # a run that is longer has no length yet: it goes by the clock
 
 
@@ -27,7 +28,7 @@ class RoundsConfig(MethodConfig):
     """Steps of the first round's length from t = 1 to t = 0."""
 
     def __post_init__(self):
-        self.positive("rounds")
+        self.in_range(1, MOST_DOUBLINGS, "rounds")
         self.not_negative("round_steps")
         if self.grid < 2**self.rounds:
             raise UsageError(f"method.rounds={self.rounds} double a step of 1/{self.grid} beyond 1: take fewer rounds")

@@ -43,8 +43,8 @@ def read_row(path: Path) -> dict[str, Any]:
     if "value" not in row:
         raise UsageError(f"{path} is damaged: it has no value")
     for name in COSTS:
-        if row.get(name) is None:
-            raise UsageError(f"{path} is damaged: it has no {name}")
+        if not (row.get(name) or 0) > 0:
+            raise UsageError(f"{path} is damaged: {name} must be positive")
     if not is_whole(row.get("n"), 1, MOST_COUNT):
         raise UsageError(f"{path} is damaged: n must be a whole number from 1 on")
     return row

@@ -60,7 +60,7 @@ def cell(found: Document | None, metric: Document) -> str:
     if found is None or found["value"] is None:
         return ""
     shown = number(found["value"], metric)
-    if found["low"] is None:
+    if found["low"] is None or found["high"] is None:
         return shown
     entropy = f" ({found['entropy']:.2f})" if "entropy" in found else ""
     return f"{shown}{entropy} [{number(found['low'], metric)}, {number(found['high'], metric)}]"

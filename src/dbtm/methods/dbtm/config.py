@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from dbtm.config import MethodConfig, SampleConfig
 from dbtm.config.model import check_heads
 from dbtm.core.errors import UsageError
-from dbtm.core.limits import MOST_ROUNDS
+from dbtm.core.limits import MOST_EVALUATIONS, MOST_ROUNDS
 from dbtm.core.settings import Section
 
 if TYPE_CHECKING:
@@ -327,7 +327,8 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
-        self.not_negative("temperature", "repetition_penalty", "tolerance", "check")
+        self.not_negative("temperature", "repetition_penalty", "tolerance")
+        self.in_range(0, MOST_EVALUATIONS, "check")
         self.in_range(0, MOST_LOOPS, "loops")
         if self.check == 1:
             raise UsageError("sample.check=1 is too few: a check takes 2 network evaluations")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from dbtm.core.limits import MOST_ROUNDS
 from dbtm.losses.soft_head import Target
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples
@@ -56,7 +57,7 @@ class Config(fmlm.Config):
 
     def __post_init__(self):
         super().__post_init__()
-        self.positive("iterations")
+        self.in_range(1, MOST_ROUNDS, "iterations")
 
 
 @register_method
