@@ -327,7 +327,7 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
-        self.not_negative("temperature", "repetition_penalty", "tolerance")
+        self.not_negative("temperature", "repetition_penalty", "tolerance", "check")
         self.in_range(0, MOST_EVALUATIONS, "check")
         self.in_range(0, MOST_LOOPS, "loops")
         if self.check == 1:
