@@ -102,7 +102,7 @@ def _of_whole_results(space: Workspace) -> Iterator[None]:
     """Results on the disk may be damaged in more ways than can be listed; a table of them is made or refused."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
         reason = f"{type(error).__name__}: {str(error)[:200]}"
         raise UsageError(
             f"a {RESULT} below {space.out / 'steps'} is damaged ({reason}): delete it to do the step again"

@@ -118,8 +118,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         file, n = ParquetFile(path), 0
         columns = [name for name in ("question", "code", "answer") if name in file.schema_arrow.names]
-        rows = min((rows_at_once(path, file.metadata, name) for name in columns), default=1024)
-        for batch in file.iter_batches(rows, columns=columns):
+        for batch in file.iter_batches(rows_at_once(path, columns), columns=columns):
             for record in batch.to_pylist():
                 n += 1
                 yield f"{path}, row {n}", record

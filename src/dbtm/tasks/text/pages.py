@@ -1,118 +1,127 @@
-"""How large the pages of a Parquet file are, told from their headers: a few compressed bytes can stand for gigabytes,
+"""How large the pages of a Parquet file are, told from its own headers: a few compressed bytes can stand for gigabytes,
 and a reader that is asked for rows unpacks whole pages.
+
+The library's view of the same numbers ends the process where they are damaged, so that they are read here.
 """
 
+import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO
 
 from dbtm.core.errors import UsageError
 
 MOST_PAGE = 1 << 26  # bytes, uncompressed; writers make pages of one mebibyte, unless a single text is larger
-MOST_HEADER = 1 << 16
+HEADER, MOST_HEADER = 1 << 9, 1 << 16
+MOST_FOOTER = 1 << 26
+MOST_VALUES = 4_000_000  # of a footer
 MOST_ROWS = 1024  # at once
 
 
-class _Page(NamedTuple):
-    header: int  # bytes
-    packed: int
-    unpacked: int
-
-
-def rows_at_once(path: Path, metadata: Any, column: str) -> int:
-    """So many rows of a column as stay within MOST_PAGE bytes; a file with a larger page is refused.
+def rows_at_once(path: Path, columns: list[str]) -> int:
+    """So many rows of some columns as stay within MOST_PAGE bytes; a file with a larger page is refused.
 
     A text lies in one page, or in the page of a dictionary, so that none is larger than the largest page.
     """
     largest = 1
     with open(path, "rb") as file:
-        for group in range(metadata.num_row_groups):
-            for i in range(metadata.num_columns):
-                chunk = metadata.row_group(group).column(i)
-                if chunk.path_in_schema == column:
-                    largest = max(largest, _largest(path, file, chunk))
+        for start, end in _chunks(file, {column.encode() for column in columns}):
+            while start < end:
+                header, found = _header(file, start)
+                unpacked, packed = found.get(2), found.get(3)
+                if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:
+                    raise ValueError("a page without a size")
+                if unpacked > MOST_PAGE:
+                    most = f"{unpacked >> 20} MiB: at most {MOST_PAGE >> 20} are read"
+                    raise UsageError(f"{path} has a page of {most}; write it with smaller texts, or as JSON lines")
+                largest = max(largest, unpacked)
+                start += header.at + packed
     return max(1, min(MOST_ROWS, MOST_PAGE // largest))
 
 
-def _largest(path: Path, file: Any, chunk: Any) -> int:
-    start, largest = chunk.data_page_offset, 0
-    if chunk.dictionary_page_offset and 0 < chunk.dictionary_page_offset < start:
-        start = chunk.dictionary_page_offset
-    place, end = start, start + chunk.total_compressed_size
-    while place < end:
-        file.seek(place)
-        page = _header(file.read(MOST_HEADER))
-        if page.unpacked > MOST_PAGE:
-            most = f"{page.unpacked >> 20} MiB: at most {MOST_PAGE >> 20} are read"
-            raise UsageError(f"{path} has a page of {most}; write it with smaller texts, or as JSON lines")
-        largest = max(largest, page.unpacked)
-        place += page.header + page.packed
-    return largest
+def _header(file: BinaryIO, start: int) -> tuple["_Compact", dict[int, Any]]:
+    """A page's header, which is a few bytes unless it has statistics of long texts."""
+    for size in (HEADER, MOST_HEADER):
+        file.seek(start)
+        header = _Compact(file.read(size))
+        try:
+            return header, header.struct()
+        except ValueError:
+            if size == MOST_HEADER:
+                raise
+    raise AssertionError
 
 
-def _header(data: bytes) -> _Page:
-    """A page's header, in the compact encoding of Thrift: fields 2 and 3 are its sizes."""
-    reader = _Compact(data)
-    sizes = reader.struct()
-    unpacked, packed = sizes.get(2, -1), sizes.get(3, -1)
-    if packed < 0 or unpacked < 0:
-        raise ValueError("a page without a size")
-    return _Page(reader.at, packed, unpacked)
+def _chunks(file: BinaryIO, columns: set[bytes]) -> Iterator[tuple[int, int]]:
+    """Where the pages of the columns begin and end, by the footer: FileMetaData.row_groups, .columns, .meta_data."""
+    file.seek(-8, 2)
+    end = file.tell()
+    (size,) = struct.unpack("<I", file.read(4))
+    if size > min(end, MOST_FOOTER):
+        raise ValueError(f"a footer of {size} bytes")
+    file.seek(end - size)
+    for group in _Compact(file.read(size)).struct().get(4, ()):
+        for chunk in group.get(1, ()):
+            told = chunk.get(3, {})
+            path, begin, first = told.get(3, ()), told.get(9), told.get(11)
+            if len(path) != 1 or path[0] not in columns:
+                continue
+            if first is not None and 0 < first < begin:
+                begin = first
+            yield begin, begin + told[7]
 
 
 class _Compact:
-    """Thrift's compact encoding, as far as whole numbers; everything else is passed over."""
+    """Thrift's compact encoding: structures by the numbers of their fields."""
 
     def __init__(self, data: bytes):
-        self.data, self.at = data, 0
+        self.data, self.at, self.left = data, 0, MOST_VALUES
 
-    def struct(self, depth: int = 0) -> dict[int, int]:
-        """Fields that are whole numbers."""
-        if depth > 8:
-            raise ValueError("a page's header is nested too deeply")
-        found: dict[int, int] = {}
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        if depth > 12:
+            raise ValueError("headers within headers")
+        found: dict[int, Any] = {}
         last = 0
         while kind := self._byte():
             last = last + (kind >> 4) if kind >> 4 else self._number()
-            value = self._value(kind & 15, depth)
-            if value is not None:
-                found[last] = value
+            found[last] = self._value(kind & 15, depth)
         return found
 
-    def _value(self, kind: int, depth: int) -> int | None:
+    def _value(self, kind: int, depth: int) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError("more values in its footer than are read")
         match kind:
-            case 1 | 2:  # true, false: no bytes of their own
-                return None
+            case 1 | 2:  # without bytes of their own
+                return kind == 1
             case 3:
-                self._byte()
+                return self._byte()
             case 4 | 5 | 6:
                 return self._number()
             case 7:
-                self.at += 8
+                return self._bytes(8)
             case 8:
-                size = self._varint()  # which itself goes on from `at`
-                self.at += size
+                return self._bytes(self._varint())
             case 9 | 10:
-                self._list(depth)
+                return self._list(depth)
             case 12:
-                self.struct(depth + 1)
-            case _:
-                raise ValueError("a page's header has a field of an unknown kind")
-        return None
+                return self.struct(depth + 1)
+        raise ValueError("a header has a field of an unknown kind")
 
-    def _list(self, depth: int) -> None:
+    def _list(self, depth: int) -> list[Any]:
         head = self._byte()
         count = head >> 4 if head >> 4 < 15 else self._varint()
-        for _ in range(min(count, len(self.data))):
-            if head & 15 in (1, 2):  # in lists they have a byte each
-                self._byte()
-            else:
-                self._value(head & 15, depth)
+        kind = 3 if head & 15 in (1, 2) else head & 15  # truths have a byte each here
+        return [self._value(kind, depth) for _ in range(count)]
+
+    def _bytes(self, count: int) -> bytes:
+        self.at += count
+        if self.at > len(self.data):
+            raise ValueError("it ends in a header")
+        return self.data[self.at - count : self.at]
 
     def _byte(self) -> int:
-        if self.at >= len(self.data):
-            raise ValueError("it ends in a page's header")
-        self.at += 1
-        return self.data[self.at - 1]
+        return self._bytes(1)[0]
 
     def _varint(self) -> int:
         value, shift = 0, 0
@@ -120,7 +129,7 @@ class _Compact:
             value |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
-                raise ValueError("a number in a page's header has no end")
+                raise ValueError("a number in a header has no end")
         return value | byte << shift
 
     def _number(self) -> int:

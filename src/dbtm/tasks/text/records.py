@@ -86,7 +86,7 @@ def parquet(path: str, tick: Tick, field: str) -> Iterator[str]:
             raise UsageError(f"{path} has no column '{field}'{nearest(field, file.schema_arrow.names)}")
         _check_text(path, file.schema_arrow.field(field))
         groups, size = file.num_row_groups, Path(path).stat().st_size
-        rows = rows_at_once(Path(path), file.metadata, field)
+        rows = rows_at_once(Path(path), [field])
         for group in range(groups):
             for batch in file.iter_batches(rows, row_groups=[group], columns=[field]):
                 yield from (text for text in batch.column(0).to_pylist() if text is not None)
