@@ -541,6 +541,24 @@ def methods_markov() -> str:
     return "\n".join(lines)
 
 
+def markov_study() -> str:
+    """Total variation of neighbours and of conditionals, by length of training and options of the sampler."""
+    study = read("markov-study")
+    budgets = [*study["rows"][0]["total_variation"]["the recipe's"]]
+    lines = [
+        f"| run | sampler | {' | '.join(f'{nfe} NFE' for nfe in budgets)} | one token, all others given |",
+        f"|---|---|{'---|' * (len(budgets) + 1)}",
+    ]
+    for row in study["rows"]:
+        for label, distances in row["total_variation"].items():
+            first = label == "the recipe's"
+            values = " | ".join(f"{distances[nfe]:.3f}" for nfe in budgets)
+            one = f"{row['conditional']:.3f}" if first else ""
+            lines.append(f"| {row['run'] if first else ''} | {label} | {values} | {one} |")
+    floor = study["rows"][0]["conditional_floor"]
+    return "\n".join([*lines, "", f"Samples of the exact conditionals have {floor:.3f} by their number alone."])
+
+
 def hardening() -> str:
     """What the fuzzers and the kill test have shown."""
     shown = read("hardening")
@@ -570,7 +588,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/evaluation.md": (toys,),
     "docs/own.md": (own_examples,),
     "docs/speed.md": (speed, backbones, backbones_compiled, backbones_cpu),
-    "docs/referee.md": (referee_losses, referee_best, referee_markov, referee_sudoku_mini),
+    "docs/referee.md": (referee_losses, referee_best, referee_markov, referee_sudoku_mini, markov_study),
     "docs/maths.md": (programs,),
     "docs/methods.md": (methods_markov,),
     "docs/reproduce.md": (reproduction,),
