@@ -39,7 +39,20 @@ def test_rows_are_named_by_their_budget(tmp_path, name):
         read_row(tmp_path / f"{name}.json")
 
 
-@pytest.mark.parametrize("text", ["[]", "null", "{", '{"reason": 5}', '{"hardware": 5}', '{"flops": "x"}', "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "null",
+        "{",
+        '{"x": -Infinity}',
+        '{"x": 1e999}',
+        '{"reason": 5}',
+        '{"hardware": 5}',
+        '{"flops": "x"}',
+        "\xff",
+    ],
+)
 def test_so_is_what_a_run_cost_and_why_it_failed(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("latin-1"))

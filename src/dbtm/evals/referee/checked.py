@@ -20,7 +20,9 @@ def read(path: Path) -> Any:
     try:
         if path.stat().st_size > MOST_JSON:
             raise UsageError(f"{path} is damaged: it has more than {MOST_JSON >> 20} MiB")
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(found, allow_nan=False)  # Python reads NaN and infinities, which a report could not be written with
+        return found
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError):
