@@ -107,7 +107,9 @@ def test_pages_and_figures_hold_no_escape_sequences_and_do_not_warn(tmp_path):
 
     put({name: data for name, data in corpus.comparison().items() if "/run/" not in name}, tmp_path)
     for path in tmp_path.glob("runs/*/training.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"hardware": ESCAPE + "<script>alert(1)</script>"}))
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"hardware": ESCAPE + "\ud800<script>alert(1)</script>"})
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report(tmp_path)

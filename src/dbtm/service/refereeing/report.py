@@ -31,7 +31,7 @@ def write_report(folder: RefereeFolder, plan: Plan) -> tuple[dict[str, Any], lis
     document = outcome(folder, plan)
     paths = [folder.path / name for name in ("referee.json", "referee.md", "referee.html")]
     write(paths[0], document)
-    atomic.write_bytes(paths[1], tables.markdown(document).encode())
+    atomic.write_bytes(paths[1], tables.markdown(document).encode("utf-8", "replace"))
     figures = []
     for cost, (stem, caption) in FIGURES.items():
         figure = draw_quality(document, cost)
@@ -46,7 +46,7 @@ def write_report(folder: RefereeFolder, plan: Plan) -> tuple[dict[str, Any], lis
         read_traces(folder, plan),
         plan.document(),
     )
-    atomic.write_bytes(paths[2], page.encode())
+    atomic.write_bytes(paths[2], page.encode("utf-8", "replace"))
     return document, paths
 
 
