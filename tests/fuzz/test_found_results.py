@@ -139,6 +139,20 @@ def test_a_page_that_replays_holds_none_either():
     assert "<b>" not in page
 
 
+@pytest.mark.parametrize("entropy", [10**400, 1e300, -1.0, float("nan"), True])
+def test_an_entropy_that_is_none_is_refused_in_its_line(tmp_path, entropy):
+    """Tables have a column for every tenth up to it."""
+    from dbtm.evals.sweep.folder import SweepFolder
+
+    put(corpus.sweep(), tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert len(SweepFolder(tmp_path).judges()) == 1
+    rows[1]["entropy"] = entropy
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UsageError, match=r"line 2.*entropy"):
+        SweepFolder(tmp_path).judges()
+
+
 # -- reproductions -----------------------------------------------------------------------------------------------------
 
 

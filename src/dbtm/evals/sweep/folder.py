@@ -18,11 +18,13 @@ from typing import Any
 
 from dbtm.core import atomic
 from dbtm.core.errors import UsageError
+from dbtm.core.numbers import is_number
 from dbtm.evals.samples import KINDS, SampleSet, from_record, key
 from dbtm.evals.sweep import journal
 
 _SAME_JUDGE = ("name", "dtype", "sha256", "revision")
 _SAME = ("sha256", "seed")  # of the origin: what all sets of a folder have in common
+MOST_ENTROPY = 100.0  # nats: that of e^100 tokens
 NUMBERS = ("perplexity", "perplexity_low", "perplexity_high", "entropy", "entropy_low", "entropy_high", "n")
 """What a row of numbers is made of; null where there is none."""
 
@@ -158,7 +160,8 @@ class SweepFolder:
 
 def _check_row(row: dict[str, Any], where: str) -> None:
     """Refuse a row that `add_row` cannot have written."""
-    wrong = [name for name in NUMBERS if not isinstance(row.get(name, ""), int | float | None)]
+    wrong = [name for name in NUMBERS if not (row.get(name, "") is None or is_number(row.get(name)))]
+    wrong += [] if wrong or 0 <= (row["entropy"] or 0) <= MOST_ENTROPY else ["entropy"]
     wrong += [name for name in ("entropy", "n") if row.get(name, 0) is None]
     wrong += [name for name in ("settings", "judged_by") if not isinstance(row.get(name), dict)]
     wrong += [] if row.get("kind") in [*KINDS] else ["kind"]
