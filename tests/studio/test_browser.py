@@ -56,7 +56,7 @@ def test_solve_by_paste_anywhere(visit, shape):
 def test_a_paste_that_is_no_puzzle_is_told(visit):
     page = visit().open(f"sudoku?p={PUZZLE}")
     paste(page, "<b>hello</b>")
-    assert "no puzzle" in page.locator(".board > .outcome").inner_text()
+    assert "is not a puzzle" in page.locator(".board > .outcome").inner_text()
     assert grid(page) == PUZZLE
 
 
