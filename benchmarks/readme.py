@@ -514,7 +514,7 @@ def own_examples() -> str:
             title = "held-out rows" if row["kind"] == "held out" else f"{row['settings']['nfe']} NFE"
             lines.append(f"| {title} | {row[metric]:.1%} | {row['distinct']:.1%} | {row['entropy']:.2f} |")
         clock = f", {found['cpu_seconds']} s of CPU time" if "cpu_seconds" in found else ""
-        about = f"{found['steps']:,} steps of {found['batch']}{clock} on one core; {found['rows'][-1]['n']:,} samples."
+        about = f"{found['steps']:,} steps of {found['batch']}{clock}; {found['rows'][-1]['n']:,} samples."
         parts.append("\n".join([*lines, "", f"{found['rows_of_data']:,} rows of data, {about}"]))
     return "\n\n".join(parts)
 
