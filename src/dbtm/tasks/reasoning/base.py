@@ -1,6 +1,7 @@
 """What reasoning tasks share: problems from keys, a given part and an answer, and any valid answer counts."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -17,32 +18,32 @@ HELD_OUT = 1 << 32  # added to a seed, it gives problems that nobody trains on
 _CHUNK = 16  # problems that a worker makes at a time
 
 
-class Reasoning(Task):
+class Reasoning(Task, ABC):
     """A task whose tokens hold a problem and its answer, so that an answer is judged by its tokens alone."""
 
     evaluation_settings = ("evaluate_n",)
     seed: int
     evaluate_n: int
 
+    @abstractmethod
     def make(self, keys_B: np.ndarray) -> np.ndarray:
         """Problems with an answer each, tokens (B, L) int64: every row a function of its uint64 key alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self) -> np.ndarray:
         """(L,) bool: the positions that hold the answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def complaint(self, tokens_L: np.ndarray) -> str | None:
         """What is wrong with an answer, in one line; None where it is valid."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parse(self, text: str) -> np.ndarray:
         """The tokens (L,) of a problem that a user writes; what the answer's positions hold is of no account."""
-        raise NotImplementedError
 
+    @abstractmethod
     def problem(self, tokens: np.ndarray) -> str:
         """The problem alone as a user writes it, (L,) tokens: what `parse` reads."""
-        raise NotImplementedError
 
     def check_counts(self) -> None:
         if not 0 <= self.seed < HELD_OUT:
