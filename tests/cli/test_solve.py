@@ -343,6 +343,18 @@ def test_the_demo_solves_and_writes_its_page(command, tmp_path):
     assert "<script" in (tmp_path / "demo" / "sudoku.html").read_text()
 
 
+def test_the_demo_solves_as_the_command_does(command, tmp_path):
+    """Warmed up and checked: the same lines, but for the milliseconds."""
+
+    def told(out: str) -> list[str]:
+        return [re.sub(r"[\d,]+ ms", "MS", line) for line in out.splitlines()]
+
+    _, solved, _ = command("solve")
+    _, shown, _ = command("demo", "sudoku", "--out", tmp_path)
+    assert "the model stands by this answer" in told(shown)
+    assert told(shown)[: len(told(solved))] == told(solved)
+
+
 def test_an_unknown_demo_is_refused(command, tmp_path):
     code, _, err = command("demo", "sudko", "--out", tmp_path)
     assert code == 2

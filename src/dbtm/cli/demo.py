@@ -79,10 +79,10 @@ def text(out: Path, seed: int) -> bool:
 
 
 def sudoku(out: Path, seed: int) -> bool:
-    """Solve the built-in puzzle with the packaged model, show its rounds and write the page that replays them."""
+    """Solve the built-in puzzle as `dbtm solve` does, show its rounds and write the page that replays them."""
     from dbtm.service.solving import SolveRequest, solve
 
-    result = solve(SolveRequest(seed=seed, warm_up=True))
+    result = solve(SolveRequest(seed=seed, self_check=True, warm_up=True))
     print_solution(result)
     page = out / "sudoku.html"
     write_solution_page(result, page)
