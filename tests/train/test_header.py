@@ -8,6 +8,7 @@ import pytest
 from dbtm.core.errors import UsageError
 from dbtm.recipes import recipe
 from dbtm.tasks.own import Own
+from dbtm.tasks.sudoku.task import Sudoku
 from dbtm.train import loop
 from dbtm.train.header import header
 from dbtm.train.loop import fit
@@ -16,8 +17,14 @@ from dbtm.train.loop import fit
 def test_a_header_has_recipe_method_data_steps_and_folder():
     first, second = header(recipe("markov"), Path("runs/mine"))
     assert first == "markov by dbtm, 800 steps of 256 rows, into runs/mine"
-    assert second == "  data: markov, made as it goes; vocabulary 8, length 8"
+    assert second == "  data: markov, generated; vocabulary 8, length 8"
     assert "5 minutes" in header(recipe("markov"), Path("x"), minutes=5)[0]
+
+
+def test_a_header_tells_of_puzzles_that_are_generated_first():
+    assert header(recipe("sudoku"), Path("x"))[2] == "  generating 400,000 puzzles before the first step"
+    files = recipe("sudoku").on(Sudoku(clues=(), puzzle_files=("a.csv", "b.csv")))
+    assert header(files, Path("x"))[1:] == ["  data: sudoku, a.csv, b.csv; vocabulary 12, length 180"]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -62,6 +62,10 @@ class Task:
         """This task on what a checkpoint carries, {name: path}, so that it needs nothing from where it was trained."""
         return self
 
+    def preparation(self) -> str:
+        """What is made before the first step, where that takes long: a line of the run's header."""
+        return ""
+
     def prepare_evaluation(self) -> None:
         """Get what evaluations need, or refuse it: asked for before training begins, not when hours have passed."""
 

@@ -32,11 +32,13 @@ def watched() -> bool:
 def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[str]:
     """What is known before anything is read or built."""
     task, train = config.task, config.train
-    data = getattr(task, "data", "") or "made as it goes"
+    data = getattr(task, "data", "") or ", ".join(getattr(task, "puzzle_files", ())) or "generated"
     length = f"{minutes:g} minutes" if minutes is not None else f"{train.steps:,} steps"
+    preparation = [f"  {task.preparation()}"] if task.preparation() else []
     return [
         f"{config.recipe} by {config.method_name}, {length} of {train.batch} rows, into {out}",
         f"  data: {task.name}, {data}; vocabulary {task.vocab:,}, length {task.length:,}",
+        *preparation,
     ]
 
 

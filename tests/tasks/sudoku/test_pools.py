@@ -1,5 +1,7 @@
 """Pools of puzzles from generators and files, mixed in equal parts."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from dbtm.core.errors import UsageError
 from dbtm.recipes import recipe
 from dbtm.service.training import TrainRequest, configuration
 from dbtm.tasks.sudoku import csvfile
-from dbtm.tasks.sudoku.generate import generate
+from dbtm.tasks.sudoku.generate import generate, in_chunks
 from dbtm.tasks.sudoku.task import Sudoku
 
 
@@ -24,6 +26,20 @@ def drawn(task, n=4000):
     rows = {puzzle.tobytes(): row for row, puzzle in enumerate(task.puzzles[0])}
     tokens = task.batch(np.arange(n)).tokens[:, task.layout.puzzle_positions].astype(np.uint8)
     return np.array([rows[puzzle.tobytes()] for puzzle in tokens])
+
+
+def test_the_calling_thread_compiles():
+    """Ctrl-C stops it at once there; workers, which would have to be waited for, only get later chunks."""
+    threads: list[str] = []
+
+    def make(begin: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        threads.append(threading.current_thread().name)
+        return np.full((count, 1), begin), np.zeros((count, 1))
+
+    begins = [int(chunk[0, 0]) for chunk, _ in in_chunks(make, 0, 20, workers=2, size=8)]
+    assert begins == [0, 8, 16]
+    assert threads[0] == threading.current_thread().name
+    assert threads[0] not in threads[1:]
 
 
 def test_every_pool_is_as_likely_as_any_other(puzzle_file):

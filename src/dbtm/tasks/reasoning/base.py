@@ -88,12 +88,15 @@ class Reasoning(Task, ABC):
 
 
 def in_threads(make: Callable[[np.ndarray], np.ndarray], keys_B: np.ndarray) -> np.ndarray:
-    """`make` of the keys, (B,) or (B, ...), in chunks side by side: compiled code runs without the
-    interpreter's lock, and a row is a function of its key, so that the number of workers cannot be seen in the result.
+    """`make` of the keys, (B,) or (B, ...), in parallel chunks: compiled code runs without the interpreter's lock.
+
+    A row is a function of its key, so the result does not depend on the number of workers. The first chunk, which
+    compiles for seconds, is made by the calling thread: Ctrl-C stops that at once, but has to wait for a worker.
     """
     chunks = [keys_B[i : i + _CHUNK] for i in range(0, len(keys_B), _CHUNK)]
     workers = min(len(chunks), os.cpu_count() or 1)
     if workers <= 1:
         return make(keys_B)
+    first = make(chunks[0])
     with ThreadPoolExecutor(workers) as pool:
-        return np.concatenate(list(pool.map(make, chunks)))
+        return np.concatenate([first, *pool.map(make, chunks[1:])])

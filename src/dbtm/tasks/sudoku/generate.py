@@ -184,10 +184,11 @@ def indexed(clues: Clues, n: int, seed: int, first: int = 0, box: int = 3) -> tu
 def in_chunks(
     make: Callable[[int, int], tuple[Grids, Grids]], first: int, n: int, workers: int, size: int = _CHUNK
 ) -> Iterator[tuple[Grids, Grids]]:
-    """`make(index, count)` for the indices first to first + n in order, in chunks that the workers make side by side.
+    """`make(index, count)` for the indices first to first + n in order, in chunks that the workers make in parallel.
 
-    Threads are enough, since compiled code runs without the interpreter's lock; chunks come back in order, so the
-    number of workers cannot be seen in the result.
+    Threads are enough, since compiled code runs without the interpreter's lock. Chunks come back in order, so the
+    result does not depend on the number of workers. The first chunk, which compiles for seconds, is made by the
+    calling thread: Ctrl-C stops that at once, but has to wait for a worker.
     """
     starts = range(first, first + n, size)
 
@@ -197,8 +198,9 @@ def in_chunks(
     if workers == 1:
         yield from map(make_from, starts)
         return
+    yield from map(make_from, starts[:1])
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(make_from, starts)
+        yield from pool.map(make_from, starts[1:])
 
 
 def generate(

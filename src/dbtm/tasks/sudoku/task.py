@@ -103,6 +103,10 @@ class Sudoku(Task):
         ]
         return dug + hard + [self._read(name) for name in self.puzzle_files]
 
+    def preparation(self) -> str:
+        count = (len(self.clues) + len(self.efforts)) * self.pool
+        return f"generating {count:,} puzzles before the first step" if count else ""
+
     def _read(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Puzzles and solutions of a file, which must hold grids of this task's size."""
         from dbtm.tasks.sudoku import csvfile
