@@ -15,7 +15,7 @@ from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint import weights as averaged
 from dbtm.config import override
 from dbtm.core.errors import UsageError
-from dbtm.methods.dbtm import DistillConfig
+from dbtm.methods.dbtm import DistillConfig, PathConfig
 from dbtm.recipes import recipe
 from dbtm.tasks.base import Batch, register
 from dbtm.tasks.toy import Markov
@@ -111,6 +111,22 @@ def test_two_ranks_equal_two_accumulation_steps(tmp_path, doubles):
     for name, gradient in one["gradients"].items():
         for rank in ranks:
             torch.testing.assert_close(rank["gradients"][name], gradient, rtol=1e-10, atol=1e-13)
+
+
+def test_one_denominator_however_the_batch_is_cut(tmp_path, doubles):
+    """Rows of different prompts: eight micro-batches of one row have the gradients of one batch of eight."""
+
+    def gradients(micro_batch):
+        base = run_config(micro_batch=micro_batch)
+        method = replace(base.method, path=PathConfig(coupling="independent"), distill=DistillConfig())
+        method = replace(method, loss=replace(method.loss, boundary_fraction=1.0))  # else a share of every micro-batch
+        config = replace(base, method=method, model=replace(base.model, dropout=0.0))
+        return take_steps(config, tmp_path / f"of-{micro_batch}", 1)[1][0]
+
+    whole, cut = gradients(8), gradients(1)
+    assert whole
+    for name, gradient in whole.items():
+        torch.testing.assert_close(cut[name], gradient, rtol=1e-6, atol=1e-9, msg=name)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------

@@ -119,6 +119,16 @@ def test_best_and_last_are_kept(tmp_path):
     assert not list(tmp_path.glob(".*-step-*"))
 
 
+def test_milestones_are_saved_and_kept(tmp_path):
+    """The steps that the paper evaluates, though no checkpoint is due there and `keep` would delete them."""
+    run = tiny_run()
+    fit(replace(run, train=replace(run.train, milestones=(2, 4), keep=1)), tmp_path)
+    steady = checkpoint.steady(tmp_path)  # the last from before the loss rose is kept too
+    noted = {int(steady["checkpoint"].rpartition("-")[2])} if steady else set()
+    assert not noted & {2, 4}
+    assert {checkpoint.step_of(folder) for folder in checkpoint.all_in(tmp_path)} == {2, 4, 8} | noted
+
+
 def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
     fit(config, tmp_path)
