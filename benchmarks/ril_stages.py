@@ -4,6 +4,8 @@
     python benchmarks/ril_stages.py run --data news512 --out runs/ril-stages
     python benchmarks/ril_stages.py report --out runs/ril-stages --json results/ril-stages.json
 
+(results/ril-stages-judged.json: --steps 1000 --batch 16 --seeds 1 2 3 --n 64.)
+
 Four arms, equal steps, the paper's order of stages: transport alone up to the middle of the run (its step 100,000 of
 200,000), then (a) still transport alone, (b) with data-supervised rollouts of depth 4 from pure noise, (c) with
 self-distillation, (d) with both, as `lm1b-ril` has it. Losses, weights, depths, thresholds, temperature and the share
@@ -83,7 +85,9 @@ def run(given: argparse.Namespace) -> None:
             folder = given.out / f"{arm}-{seed}"
             if (folder / JUDGED).is_file():
                 continue
-            dbtm.fit(configuration(arm, seed, given), folder, resume=True)
+            last = dbtm.fit(configuration(arm, seed, given), folder, resume=True)
+            if checkpoint.step_of(last) < given.steps:
+                raise SystemExit(f"{folder} was stopped before its end: run the same command to go on")
             request = TextEvaluationRequest(
                 checkpoint=str(checkpoint.latest(folder)),
                 judge=None if given.judge == "none" else given.judge,
