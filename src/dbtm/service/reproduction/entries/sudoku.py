@@ -92,7 +92,7 @@ def _reasoning_small(size: Size) -> Plan:
         f"{MINI_CLUES['medium']} and {MINI_CLUES['hard']} clues ({size.sudoku_steps} steps each), and stand in rows of "
         "their own beside ours; word problems are synthetic."
     )
-    return Plan(steps, _reasoning_table, differs, "packaged model", notes=missing_note(missing))
+    return Plan(steps, _reasoning_table, differs, "small models", notes=missing_note(missing))
 
 
 def _reasoning_table(found: Found) -> Table:
