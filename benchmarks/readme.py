@@ -408,8 +408,10 @@ def reproduction() -> str:
         runs = (step for step in plan.order() if isinstance(step, Train) and step.method is None)
         return [f"`{name}`" for name in dict.fromkeys(step.recipe for step in runs)]
 
-    lines = ["| name | what it shows | small | paper | ours in results/ |", "|---|---|---|---|---|"]
+    lines = ["| name | what it shows | small | CPU s | paper | ours in results/ |", "|---|---|---|---|---|---|"]
+    ran = json.loads((RESULTS / "reproduce-small.json").read_text())["entries"]
     for label, entry in ENTRIES.items():
+        took = f"{ran[label]['cpu_seconds']:.0f}" if label in ran else "not run"
         small = entry.plan("small")
         what = [*(f"the packaged `{name}`" for name in small.models()), *(f"trains {name}" for name in trains(small))]
         paper = "the same"
@@ -420,7 +422,7 @@ def reproduction() -> str:
             hours = float(f"{total_hours(plan)[0]:.2g}")
             paper = f"{', '.join(trains(plan))}{data}{judge}, about {hours:,.0f} GPU hours"
         found = ", ".join(f"[{name}.json](../results/{name}.json)" for name in entry.sources)
-        lines.append(f"| `{label}` | {entry.caption} | {', '.join(what) or 'exact'} | {paper} | {found} |")
+        lines.append(f"| `{label}` | {entry.caption} | {', '.join(what) or 'exact'} | {took} | {paper} | {found} |")
     return "\n".join(lines)
 
 

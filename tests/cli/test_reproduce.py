@@ -22,6 +22,7 @@ def test_the_list_names_all_and_their_states(command, tmp_path):
     assert "possible now" in out
     entries = {entry["label"]: entry for entry in json.loads((tmp_path / "list.json").read_text())["entries"]}
     assert len(entries) == 29
+    assert all("CPU s" in entry["small"] for entry in entries.values()), "a plan changed: record its run again"
     assert entries["tab:gsm8k-nfe-ril"]["paper"].startswith("needs data tinygsm; needs data gsm8k")
     assert not (tmp_path / "none").exists()
 

@@ -31,6 +31,11 @@ def there(name: str) -> bool:
     return (folder() / f"{name}.json").is_file()
 
 
+def ran_small(label: str) -> dict[str, Any] | None:
+    """What an entry's command printed at the small scale when it was last recorded, and its CPU time."""
+    return read("reproduce-small")["entries"].get(label) if there("reproduce-small") else None
+
+
 def papers_table(label: str) -> Table:
     """The numbers that the paper prints under a label; a figure may show those of a table."""
     entry = read("paper")["tables"][label]

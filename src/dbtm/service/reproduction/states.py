@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbtm.service.reproduction.entry import SCALES, Entry
+from dbtm.service.reproduction.entry import SCALES, Entry, Plan
 from dbtm.service.reproduction.needs import lacking_data, lacking_judge, lacks_gpu, total_hours
 from dbtm.service.reproduction.registry import ENTRIES
+from dbtm.service.reproduction.results import ran_small
 from dbtm.service.reproduction.running import finished, standing
 from dbtm.service.reproduction.steps.base import Resources
 
@@ -38,7 +39,13 @@ def _at(entry: Entry, scale: str, out: Path, resources: Resources) -> str:
         waits.append(f"needs the judge {judge}")
     if lacks_gpu(plan, resources):
         waits.append(f"needs a GPU for about {total_hours(plan)[0]:,.0f} hours")
-    return "; ".join(waits) or "possible now"
+    return "; ".join(waits) or "possible now" + (_recorded(entry, plan) if scale == "small" else "")
+
+
+def _recorded(entry: Entry, plan: Plan) -> str:
+    """The CPU time of a recorded run of the same work."""
+    ran = ran_small(entry.label)
+    return f"; ran in {ran['cpu_seconds']:.0f} CPU s" if ran and ran["plan"] == plan.fingerprint() else ""
 
 
 def states(out: Path, resources: Resources = Resources()) -> list[State]:
