@@ -158,7 +158,8 @@ def by_label(out, resources=Resources(device="cpu")):
     return {state.entry.label: state for state in states.states(out, resources)}
 
 
-def test_states_without_anything(tmp_path):
+def test_states_without_anything(tmp_path, monkeypatch):
+    monkeypatch.setattr(states, "ran_small", lambda label: None)
     found = by_label(tmp_path)
     assert list(found) == list(ENTRIES)
     assert {state.by_scale["small"] for state in found.values()} == {"possible now"}
@@ -170,9 +171,19 @@ def test_states_without_anything(tmp_path):
     assert found["tab:anchor-ablation"].results == ""
 
 
+def test_a_recorded_run_of_the_same_plan_says_its_time(tmp_path, monkeypatch):
+    entry = ENTRIES["tab:optimal-anchor"]
+    record = {"plan": entry.plan("small").fingerprint(), "cpu_seconds": 12.3}
+    monkeypatch.setattr(states, "ran_small", {entry.label: record}.get)
+    assert states.state_of(entry, tmp_path, Resources()).by_scale["small"] == "possible now; ran in 12 CPU s"
+    monkeypatch.setattr(states, "ran_small", {entry.label: {**record, "plan": "another"}}.get)
+    assert states.state_of(entry, tmp_path, Resources()).by_scale["small"] == "possible now"
+
+
 def test_states_with_results_data_and_a_gpu(tmp_path, monkeypatch):
     reproduce(ReproductionRequest(name="tab:optimal-anchor", out=tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(states, "ran_small", lambda label: None)
     here = Resources({"lm1b": tmp_path})
     found = by_label(tmp_path, here)
     assert found["tab:optimal-anchor"].by_scale["small"] == "done here"
