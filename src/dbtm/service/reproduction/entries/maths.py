@@ -15,8 +15,8 @@ TAG = "synthetic problems"
 DIFFERS = (
     "Ours is a map of {width} channels trained here for {steps:,} steps of 16 on synthetic word problems (V = 512, "
     "L = 96) and answers {n} held-out synthetic ones, which are much easier than GSM8K; the paper's has about 165M "
-    "parameters, 250,000 steps of 512 on TinyGSM, and answers GSM8K's 1,319. After so few steps ours answers none: "
-    "this shows that the commands work, not how good the method is."
+    "parameters, 250,000 steps of 512 on TinyGSM, and answers GSM8K's 1,319. So few steps show that the "
+    "commands work, not how good the method is."
 )
 
 
