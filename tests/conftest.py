@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dbtm.config import ModelConfig, RunConfig, Shape
-from dbtm.methods.dbtm import DBTM, Config, Options, QualityConfig, TransportMap
+from dbtm.methods.dbtm import DBTM, Config, Options, PosteriorConfig, QualityConfig, TransportMap
 from dbtm.sampling import Sampler
 from dbtm.tasks.base import Task
 from dbtm.tasks.own import Own
@@ -62,11 +62,18 @@ def random_map(seed: int = 0, shape: Shape = SHAPE, quality: QualityConfig | Non
     return model.eval()
 
 
+def with_positions(model: TransportMap) -> TransportMap:
+    """A map that tells its positions apart where all of them hold the same."""
+    model.position_ids.copy_(torch.arange(model.shape.length)[:, None])
+    return model
+
+
 def sampler_of(
     model: TransportMap, options: Options = Options(), task: Task | None = None, batch: int = 1024
 ) -> Sampler:
     """A sampler of a bare map."""
     some = task or Own(vocab=model.shape.vocab, length=model.shape.length)
     quality = QualityConfig(enabled=model.quality is not None)
-    run = RunConfig("test", some, model.config, Config(quality=quality), options)
+    posterior = PosteriorConfig(weight=1.0 if options.mean_from else 0.0)
+    run = RunConfig("test", some, model.config, Config(quality=quality, posterior=posterior), options)
     return Sampler(DBTM(run), model, options, task, batch)

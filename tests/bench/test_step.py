@@ -10,7 +10,7 @@ from dbtm.bench.step import kinds, measure, random_examples, step_flops
 from dbtm.config import ModelConfig
 from dbtm.kernels.dispatch import force
 from dbtm.methods.base import backward
-from dbtm.methods.dbtm import DBTM
+from dbtm.methods.dbtm import DBTM, PosteriorConfig
 from tests.train.test_resume import tiny_run
 
 CPU = torch.device("cpu")
@@ -30,6 +30,18 @@ def test_flops_by_hand(name):
     with force("reference"), FlopCounterMode(display=False) as counter:
         backward(method, random_examples(config.shape, 64, CPU))
     # constants around branches, folded into the matrices, are left out; half of the rows are visited only in the mean
+    assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.06)
+
+
+def test_flops_of_passes_on_a_share_of_the_rows():
+    """The pass at I_t on a quarter of them, and one at the prior's mean on half."""
+    base = kinds(run())["transport + anchor + boundary"]
+    posterior, loss = PosteriorConfig(weight=1.0, fraction=0.5), replace(base.method.loss, interpolant_fraction=0.25)
+    config = replace(base, method=replace(base.method, posterior=posterior, loss=loss))
+    method = DBTM(config).start()
+    torch.nn.init.normal_(method.network.head.weight)
+    with force("reference"), FlopCounterMode(display=False) as counter:
+        backward(method, random_examples(config.shape, 64, CPU))
     assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.06)
 
 

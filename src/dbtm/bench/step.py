@@ -11,9 +11,9 @@ from dbtm.bench.timing import bandwidth, matrix_peak, milliseconds, peak_bytes
 from dbtm.config import RunConfig, Shape
 from dbtm.core import rng
 from dbtm.core.graphs import WARM_UP
-from dbtm.evals.step_cost import boundary_share, head_rows, settings, step_flops
+from dbtm.evals.step_cost import boundary_share, head_rows, posterior_share, settings, step_flops
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, Options, QualityConfig, RilConfig
+from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, Options, PosteriorConfig, QualityConfig, RilConfig
 from dbtm.train.graph import GraphedBackward
 
 BOUNDARY = 1 / 8  # share of the rows that pay for the boundary
@@ -41,7 +41,8 @@ def kinds(config: RunConfig) -> dict[str, RunConfig]:
     """
     given = settings(config)
     path = replace(given.path, coupling="independent")
-    base = replace(given, path=path, ril=RilConfig(), distill=DistillConfig(), quality=QualityConfig(enabled=False))
+    base = replace(given, path=path, posterior=PosteriorConfig(), ril=RilConfig(), distill=DistillConfig())
+    base = replace(base, quality=QualityConfig(enabled=False))
     weights = replace(given.loss, semigroup=0.0, quality=0.0, interpolant_fraction=1.0, boundary_fraction=BOUNDARY)
     weights = replace(weights, transport=1.0, anchor=1.0, boundary=1.0)
     ours = replace(base, loss=weights)
@@ -62,7 +63,8 @@ def step_bytes(config: RunConfig, batch: int, width: int) -> float:
     """
     model, method = config.model, settings(config)
     block = batch * config.task.length * model.width * (6 + 2 * model.ffn) * width * 2
-    passes = 3 + bool(method.loss.transport) + 3 * boundary_share(config)
+    passes = (3 + bool(method.loss.transport)) * method.loss.interpolant_fraction
+    passes += 3 * (boundary_share(config) + posterior_share(config))
     passes += 3 * (sum(method.ril.depths) if method.ril.weight else 0)
     return block * model.depth * model.loops * passes
 

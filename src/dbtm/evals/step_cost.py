@@ -31,11 +31,13 @@ def step_flops(config: RunConfig, batch: int) -> float:
     loss, ril = method.loss, method.ril
     product = 2 * L * V * D
     trunk = map_flops(config.model, config.shape) - 2 * product
-    at_state, at_data, rounds = head_rows(config)
+    at_state, at_data, at_mean, rounds = head_rows(config)
+    share = loss.interpolant_fraction
     tangent = bool(loss.transport)
-    riding = tangent and boundary_share(config) <= SHARED_PASS_LIMIT  # few boundary rows share the pass with a tangent
-    passes = 3 + tangent + (3 + riding) * boundary_share(config) + 3 * (sum(ril.depths) if rounds else 0)
-    head = (3 + tangent) * at_state + (3 + riding) * at_data + 3 * rounds
+    riding = tangent and boundary_share(config) <= SHARED_PASS_LIMIT * share  # few rows share the pass at I_t
+    passes = (3 + tangent) * share + (3 + riding) * boundary_share(config) + 3 * posterior_share(config)
+    passes += 3 * (sum(ril.depths) if rounds else 0)
+    head = (3 + tangent) * at_state + (3 + riding) * at_data + 3 * (at_mean + rounds)
     more_passes, more_head = _distillation(method.distill)
     return batch * (trunk * (passes + more_passes) + product * (head + more_head + 2))
 
@@ -54,17 +56,24 @@ def boundary_share(config: RunConfig) -> float:
     return loss.boundary_fraction if loss.boundary else 0.0
 
 
-def head_rows(config: RunConfig) -> tuple[float, float, float]:
-    """Positions the head visits, over B L, in the mean: at I_t, at the data, and in all rounds of the rollouts.
+def posterior_share(config: RunConfig) -> float:
+    posterior = settings(config).posterior
+    return posterior.fraction if posterior.weight else 0.0
+
+
+def head_rows(config: RunConfig) -> tuple[float, float, float, float]:
+    """Positions the head visits, over B L, on average: at I_t, at the data, at the prior's mean, and in all rounds of
+    the rollouts.
 
     A small vocabulary visits all, and so does a recorded step. Else those with a loss: half of them where the context
     is partial; and round r of k, with a map that is sure of nothing, those that the floor has not committed yet.
     """
     method = settings(config)
-    at_data, depths = boundary_share(config), method.ril.depths if method.ril.weight else ()
+    at_state, at_data, at_mean = method.loss.interpolant_fraction, boundary_share(config), posterior_share(config)
+    depths = method.ril.depths if method.ril.weight else ()
     if config.shape.small_vocab or config.train.graph:
-        return 1.0, at_data, float(sum(depths))
-    return 0.5 if method.path.context else 1.0, at_data, sum((k + 1) / 2 for k in depths)
+        return at_state, at_data, at_mean, float(sum(depths))
+    return at_state * (0.5 if method.path.context else 1.0), at_data, at_mean / 2, sum((k + 1) / 2 for k in depths)
 
 
 def planned_flops(config: RunConfig) -> float:

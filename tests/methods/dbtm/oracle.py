@@ -20,7 +20,10 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
     held = {l: e[given[l]] for l in everywhere if l not in free}  # what a position holds, where it is not noise
     rounds: list[Round] = []
     for r in range(1, k + 1):
+        at_mean = options.mean_from and r >= options.mean_from
         x0 = options.sigma * rng.normal(rng.fold(seed, NOISE, index, r)[None], L, V, dtype=torch.float64)[0]
+        x0 = 0 * x0 if at_mean else x0
+        temperature = options.mean_temperature if at_mean else options.temperature
         x = torch.stack([held.get(l, x0[l]) for l in everywhere])[None]
         T = model(x)[0]
         holds_all = len(held) == L  # then x is a point of its own, and may be a fixed one
@@ -32,8 +35,8 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
         penalty = torch.tensor([(1.0 + settled.count(j)) ** options.repetition_penalty for j in range(V)])
         u = rng.uniform(rng.fold(seed, CHOICE, index, r)[None], L)[0]
         for l in remaining:
-            if options.temperature:
-                weight = T[l] ** (1 / options.temperature) / penalty  # softmax(f / temp) up to a factor
+            if temperature:
+                weight = T[l] ** (1 / temperature) / penalty  # softmax(f / temp) up to a factor
                 tokens[l] = sum(s <= u[l] * weight.sum() for s in weight.cumsum(0)).item()
             else:
                 tokens[l] = (T[l] / penalty).argmax().item()

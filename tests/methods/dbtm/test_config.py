@@ -97,6 +97,12 @@ def test_without_a_scorer_one_round_commits_everything():
         ({"nfe": 1}, {"temperature"}),
         ({"scorer": "spread"}, {"temperature", "repetition_penalty", "scorer", "commit", "fresh_noise"}),
         ({"commit": False}, {"temperature", "kappa", "scorer", "commit", "fresh_noise"}),
+        (
+            {"scorer": "spread", "mean_from": 2},
+            {"temperature", "repetition_penalty", "scorer", "commit", "fresh_noise", "mean_from", "mean_temperature"},
+        ),
+        ({"nfe": 1, "mean_from": 2}, {"temperature"}),
+        ({"nfe": 1, "mean_from": 1}, {"mean_from", "mean_temperature"}),
         ({"sampler": "iterate"}, set()),
         ({"sampler": "integrate"}, {"horizon"}),
     ],

@@ -1,6 +1,7 @@
 """Revising and checking against the same algorithms with dense states, one sample and one position at a time."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dbtm.methods.dbtm import Options
 from dbtm.methods.dbtm.refine import NOISE, Evaluator
 from dbtm.methods.dbtm.revise import AGAIN, HALF, LOOK, check, held_count
 from dbtm.sampling import Given, Watch
-from tests.conftest import random_map, sampler_of
+from tests.conftest import random_map, sampler_of, with_positions
 from tests.methods.dbtm.oracle import dense_rounds
 from tests.sampling.given import V, prompts
 
@@ -23,12 +24,14 @@ EYE = torch.eye(V, dtype=torch.float64)
 
 @pytest.fixture(scope="module")
 def model():
-    return random_map(shape=Shape(V, LENGTH), dropout=0.0).double().eval()
+    return with_positions(random_map(shape=Shape(V, LENGTH), dropout=0.0, position_axes=(LENGTH,)).double())
 
 
 def evaluate(model, known, key, sigma):
-    """T and the trunk with tokens where they are known ({position: token}) and noise of a key elsewhere."""
-    x0 = sigma * rng.normal(key[None], LENGTH, V, dtype=torch.float64)[0]
+    """T and the trunk with tokens where they are known ({position: token}) and noise of a key elsewhere (None: 0)."""
+    x0 = torch.zeros(LENGTH, V, dtype=torch.float64)
+    if key is not None:
+        x0 = sigma * rng.normal(key[None], LENGTH, V, dtype=torch.float64)[0]
     x = torch.stack([EYE[known[l]] if l in known else x0[l] for l in range(LENGTH)])[None]
     return model(x)[0], model.hidden(model.embed_dense(x)[0])[0]
 
@@ -37,7 +40,7 @@ def scores(model, T, trunk, tokens, free, scorer):
     if scorer == "quality":
         z = model.quality_logits(trunk, torch.tensor([tokens]))[0].tolist()
         return {l: 1 / (1 + math.exp(-z[l])) for l in free}
-    return {l: T[l].max().item() for l in free}
+    return {l: T[l][tokens[l]].item() for l in free}
 
 
 @torch.no_grad()
@@ -92,7 +95,8 @@ def dense_check(model, index, given, answer, options, seed):
         for number in (0, 1):
             renoised = [l for l in free if bool(half[l]) != bool(number)]
             known = {l: tokens[l] for l in range(LENGTH) if l not in renoised}
-            T, _ = evaluate(model, known, rng.fold(seed, LOOK, index, 2 * turn + number), options.sigma)
+            key = None if options.mean_from else rng.fold(seed, LOOK, index, 2 * turn + number)
+            T, _ = evaluate(model, known, key, options.sigma)
             doubted += [l for l in renoised if T[l].argmax().item() != tokens[l]]
         left, nfe, stable = left - 2, nfe + 2, not doubted
         k = min(options.nfe, left - 2)
@@ -100,11 +104,12 @@ def dense_check(model, index, given, answer, options, seed):
             break
         open_, committed = list(free), {l: tokens[l] for l in range(LENGTH) if l not in free}
         for r in range(1, k + 1):
-            T, trunk = evaluate(
-                model, committed, rng.fold(seed, AGAIN, index, turn * (options.check + 1) + r), options.sigma
-            )
+            key = rng.fold(seed, AGAIN, index, turn * (options.check + 1) + r)
+            at_mean = options.mean_from and r >= options.mean_from
+            T, trunk = evaluate(model, committed, None if at_mean else key, options.sigma)
+            u = rng.uniform(key[None], LENGTH)[0]
             for l in open_:
-                tokens[l] = T[l].argmax().item()
+                tokens[l] = (T[l].cumsum(0) <= u[l]).sum().item() if at_mean else T[l].argmax().item()
             q, nfe = scores(model, T, trunk, tokens, open_, options.scorer), nfe + 1
             best = sorted(open_, key=lambda l: -q[l])[: math.ceil(len(open_) / (k - r + 1))]
             committed |= {l: tokens[l] for l in open_ if q[l] >= options.kappa or l in best}
@@ -115,11 +120,13 @@ def dense_check(model, index, given, answer, options, seed):
     return tokens, stable, nfe
 
 
-@pytest.mark.parametrize("scorer", ["confidence", "quality"])
+@pytest.mark.parametrize(
+    ("scorer", "mean_from"), [("confidence", 0), ("quality", 0), ("confidence", 1), ("confidence", 2)]
+)
 @pytest.mark.parametrize("budget", [2, 3, 5, 17])
-def test_checking_is_the_algorithm(model, scorer, budget):
-    plain = Options(nfe=3, kappa=0.5, scorer=scorer, sigma=1.3)
-    options = Options(nfe=3, kappa=0.5, scorer=scorer, sigma=1.3, check=budget)
+def test_checking_is_the_algorithm(model, scorer, mean_from, budget):
+    plain = Options(nfe=3, kappa=0.5, scorer=scorer, sigma=1.3, mean_from=mean_from)
+    options = replace(plain, check=budget)
     tokens, clean = (x[:, :LENGTH] for x in prompts(8))
     clean[0] = True  # nothing to doubt
     trace = sampler_of(model, options, batch=3).sample(tokens=tokens, clean=clean, seed=5, trace=True)

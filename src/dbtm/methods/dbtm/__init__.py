@@ -4,12 +4,13 @@ from dbtm.methods.dbtm.config import (
     Config,
     DistillConfig,
     LossConfig,
-    Options,
     PathConfig,
+    PosteriorConfig,
     QualityConfig,
     RilConfig,
 )
 from dbtm.methods.dbtm.network import TransportMap
+from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.training import DBTM
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "LossConfig",
     "Options",
     "PathConfig",
+    "PosteriorConfig",
     "QualityConfig",
     "RilConfig",
     "TransportMap",

@@ -1,19 +1,20 @@
-"""The settings of DBTM: of its training, and of its sampler."""
+"""The settings of DBTM's training."""
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from dbtm.config import MethodConfig, SampleConfig
+from dbtm.config import MethodConfig
 from dbtm.config.model import check_heads
 from dbtm.core.errors import UsageError
-from dbtm.core.limits import MOST_EVALUATIONS, MOST_ROUNDS
+from dbtm.core.limits import MOST_ROUNDS
 from dbtm.core.settings import Section
+from dbtm.methods.dbtm.options import MOST_LOOPS, Options
 
 if TYPE_CHECKING:
     from dbtm.config import RunConfig
 
 
-MOST_LOOPS = 1024  # as of model.loops
+NO_POSTERIOR = "sample.mean_from needs a map that was trained there: set method.posterior.weight=1"
 
 
 def _are_rounds(depths: tuple[int, ...]) -> bool:
@@ -91,6 +92,30 @@ class LossConfig(Section):
             )
         self.positive("c", "endpoint_c", "positive_weight", "boundary_fraction", "interpolant_fraction")
         self.in_range(0, 1, "boundary_fraction", "interpolant_fraction")
+
+
+@dataclass(frozen=True)
+class PosteriorConfig(Section):
+    """The posterior at the prior's mean (beyond the paper); weight 0 is off.
+
+    At noisy states the map has two masters: transport wants one answer for every x0, cross-entropy all that the context
+    allows. Where unknown positions are 0, the mean of the prior, there is no x0, and cross-entropy alone is right:
+    T(context, 0) learns p(x1 | context), from which the sampler's later rounds draw (sample.mean_from).
+    """
+
+    section: ClassVar[str] = "method.posterior"
+
+    weight: float = 0.0
+    """Weight of the cross-entropy; 0 is off."""
+    fraction: float = 1.0
+    """Share of the batch's rows in this pass."""
+    spread: float = 0.0
+    """Share of these rows whose context is what scorer=spread commits first, instead of positions at random."""
+
+    def __post_init__(self):
+        self.not_negative("weight")
+        self.positive("fraction")
+        self.in_range(0, 1, "fraction", "spread")
 
 
 @dataclass(frozen=True)
@@ -243,6 +268,8 @@ class Config(MethodConfig):
     """From noise to data: prior, interpolant, coupling, context."""
     loss: LossConfig = field(default_factory=LossConfig)
     """Weights of the objective's terms."""
+    posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
+    """What the context alone says, learned at the prior's mean."""
     ril: RilConfig = field(default_factory=RilConfig)
     """Refinement in the loop, supervised by data."""
     distill: DistillConfig = field(default_factory=DistillConfig)
@@ -262,7 +289,9 @@ class Config(MethodConfig):
         assert isinstance(sample, Options)
         if sample.scorer == "quality" and not self.quality.enabled:
             raise UsageError("sample.scorer=quality needs the quality head: set method.quality.enabled=true")
-        terms = [loss.transport, loss.boundary, loss.anchor, loss.semigroup]
+        if sample.mean_from and not self.posterior.weight:
+            raise UsageError(NO_POSTERIOR)
+        terms = [loss.transport, loss.boundary, loss.anchor, loss.semigroup, self.posterior.weight]
         if not any([*terms, ril.on, distill.weight]):
             raise UsageError(
                 "nothing to train: all of method.loss.transport, method.loss.boundary, method.loss.anchor, "
@@ -283,125 +312,3 @@ class Config(MethodConfig):
             raise UsageError(
                 f"method.distill.start={distill.start} is past the end of the run, train.steps={run.train.steps}"
             )
-
-
-@dataclass(frozen=True)
-class Options(SampleConfig):
-    """Renoise and remap (app:inference-hyperparams)."""
-
-    nfe: int = 4
-    """Network evaluations: the budget of refinement rounds."""
-    kappa: float = 0.9
-    """Commit what scores at least this."""
-    kappa_by_nfe: tuple[tuple[int, float], ...] = ()
-    """Tuned thresholds: (budget, kappa), smallest budget first."""
-    scorer: Literal["confidence", "quality", "spread", "none"] = "confidence"
-    """What is committed first."""
-    commit: bool = True
-    """Commit tokens, or hold distributions."""
-    rule: Literal["commit", "revise"] = "commit"
-    """commit: what is committed stays (the paper's rule). revise: every round proposes all positions and chooses anew
-    what it holds; a sample stops when its answer confirms itself."""
-    check: int = 0
-    """Further network evaluations, at least 2, in which the answer is checked by looks at renoised halves of it, and
-    drawn again where it does not come back; 0 is off."""
-    loops: int = 0
-    """Loops of the blocks per network evaluation, for maps that were trained with several numbers of them
-    (method.loops); 0: model.loops."""
-    temperature: float = 0.0
-    """0 takes the most likely token."""
-    sigma: float | None = None
-    """Scale of the prior noise; null: the one of training."""
-    repetition_penalty: float = 0.0
-    """Divides a token's probability by (1 + how often it is committed) to this power; 0 is off."""
-    fresh_noise: bool = True
-    """New noise in every round, or the first round's again."""
-    sampler: Literal["refine", "iterate", "integrate"] = "refine"
-    """refine: renoise and remap; iterate: T^k; integrate: Euler steps along T(x) - x."""
-    horizon: float = 4.0
-    """integrate: the time up to which the field is followed."""
-    tolerance: float = 0.0
-    """iterate, and held distributions: a sample stops at a fixed point, where all of it is held and a round changes no
-    probability by more than this; 0: it never does."""
-
-    def __post_init__(self):
-        self.positive("nfe", "horizon")
-        self.in_range(0, 1, "kappa")
-        self.not_negative("temperature", "repetition_penalty", "tolerance", "check")
-        self.in_range(0, MOST_EVALUATIONS, "check")
-        self.in_range(0, MOST_LOOPS, "loops")
-        if self.check == 1:
-            raise UsageError("sample.check=1 is too few: a check takes 2 network evaluations")
-        paper = self.sampler == "refine" and self.commit
-        if (self.rule == "revise" or self.check) and not paper:
-            raise UsageError("sample.rule=revise and sample.check need sample.sampler=refine and sample.commit=true")
-        if self.rule == "revise" and (self.check or self.repetition_penalty or self.scorer in ("spread", "none")):
-            raise UsageError(
-                "sample.rule=revise confirms its answer itself, by confidence or quality: leave check and "
-                "repetition_penalty out, and set scorer to one of these two"
-            )
-        if self.loops and self.sampler == "integrate":
-            raise UsageError("sample.loops has no part in sample.sampler=integrate: leave it at 0")
-        if self.sigma is not None:
-            self.positive("sigma")
-
-    @property
-    def threshold(self) -> float | None:
-        """kappa where it has a part: commits that are spread know no threshold."""
-        return None if self.scorer == "spread" else self.kappa
-
-    def tuned_kappa(self, nfe: int) -> float:
-        """The threshold for a budget: that of the largest tuned budget within it, else the plain one."""
-        return next((kappa for budget, kappa in reversed(self.kappa_by_nfe) if budget <= nfe), self.kappa)
-
-    def changed(self, method: str, changes: dict[str, Any]) -> "Options":
-        """Kappa, where not given, is tuned for the budget. The penalty counts committed tokens: without commits it is
-        off.
-        """
-        nfe = changes.get("nfe", self.nfe)
-        tuned = {"kappa": self.tuned_kappa(nfe)} if isinstance(nfe, int) else {}
-        options = super().changed(method, tuned | changes)
-        if options.sampler == "refine" and options.commit and options.scorer == "none":
-            options = replace(options, nfe=1)  # all scores are 1: one round commits everything
-        if options.threshold is None and "kappa" in changes:
-            raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
-        holding = options.sampler == "iterate" or (options.sampler == "refine" and not options.commit)
-        if "tolerance" in changes and not holding:
-            raise UsageError("tolerance is for fixed points of what is held: use sampler=iterate, or commit=False")
-        if options.repetition_penalty and not options.commit:
-            if "repetition_penalty" in changes:
-                raise UsageError(
-                    "repetition_penalty counts committed tokens, of which commit=False has none: leave it out"
-                )
-            options = replace(options, repetition_penalty=0.0)
-        return options
-
-    def self_check(self) -> dict[str, Any]:
-        """Looks and further rounds, up to four times the budget in all. One or two rounds are meant to be quick: they
-        are not checked.
-        """
-        checks = self.rule == "revise" or self.check
-        if checks or self.nfe <= 2 or self.sampler != "refine" or not self.commit:
-            return {}
-        return {"check": 3 * self.nfe}
-
-    def shown(self) -> dict[str, Any]:
-        """The options that samples depend on: one round commits everything, so there threshold, scorer and penalty have
-        no part; commits that are spread know no threshold, held distributions no penalty.
-        """
-        settings: dict[str, Any] = {"sampler": self.sampler, "nfe": self.nfe, "sigma": self.sigma}
-        settings |= {"loops": self.loops} if self.loops else {}
-        if self.sampler == "integrate":
-            return {**settings, "horizon": self.horizon}
-        stopping = {"tolerance": self.tolerance} if self.tolerance else {}
-        if self.sampler == "iterate":
-            return settings | stopping
-        names = ["temperature"]
-        if self.nfe > 1:
-            names += ["kappa"] if self.threshold is not None else []
-            names += ["repetition_penalty"] if self.commit else []
-            names += ["scorer", "commit", "fresh_noise"]
-            names += ["rule"] if self.rule != "commit" else []
-            settings |= {} if self.commit else stopping
-        names += ["check"] if self.check else []
-        return settings | {name: getattr(self, name) for name in names}

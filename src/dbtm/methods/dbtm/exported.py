@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from dbtm.core.errors import UsageError
-from dbtm.methods.dbtm.config import Options
 from dbtm.methods.dbtm.network import TransportMap
+from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.refine import NOISE
 from dbtm.sampling.given import Given
 from dbtm.sampling.prior import Prior
@@ -94,7 +94,7 @@ class ExportedRounds:
     def check(self, options: Options) -> None:
         """Refuse options that the graph has no part for."""
         fixed = {"sampler": "refine", "rule": "commit", "commit": True, "check": 0, "loops": 0, "temperature": 0.0}
-        fixed |= {"repetition_penalty": 0.0, "scorer": self.scorer, "sigma": self.sigma}
+        fixed |= {"mean_from": 0, "repetition_penalty": 0.0, "scorer": self.scorer, "sigma": self.sigma}
         for name, value in fixed.items():
             if getattr(options, name) != value:
                 raise UsageError(f"the exported round has {name}={value}: leave {name} out, or export another")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dbtm.methods.dbtm.config import Options
+from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.refine import NOISE, Evaluator, noise, refine
 from dbtm.sampling.given import Given
 from dbtm.sampling.trace import Trace

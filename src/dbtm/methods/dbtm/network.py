@@ -22,6 +22,10 @@ class TransportMap(Backbone):
             else None
         )
 
+    def embed_known(self, tokens_BL: Tensor, known_BL: Tensor) -> Tensor:
+        """x W where unknown positions are 0, the prior's mean."""
+        return self.embed_tokens(tokens_BL) * known_BL[..., None]
+
     def quality_logits(self, trunk_BLD: Tensor, tokens_BL: Tensor) -> Tensor:
         """Logits of q_phi for proposed tokens, from a trunk state of `hidden`; no gradient reaches the map."""
         if self.quality is None:

@@ -6,6 +6,7 @@
         C_r <- C_{r-1} + {q >= kappa} + the n_r best of the rest              (eq:commit-rule)
                or, whatever q is, n_r positions that are spread over the rest (scorer "spread")
         x <- x_hat on C_r, fresh noise elsewhere                              (commit)
+               or, from round `mean_from` on, 0 elsewhere, the prior's mean, where T says what the context alone allows
           or T(x) on C_r, fresh noise elsewhere                               (non-commit)
 
 A sample stops by itself when all its positions are committed, or, non-committing and where a tolerance is set, when all
@@ -21,8 +22,8 @@ from torch import Tensor
 
 from dbtm.core import rng
 from dbtm.core.graphs import Record, Replayed, record
-from dbtm.methods.dbtm.config import Options
 from dbtm.methods.dbtm.network import TransportMap
+from dbtm.methods.dbtm.options import Options
 from dbtm.sampling.decode import count_committed, propose
 from dbtm.sampling.given import Given
 from dbtm.sampling.prior import Prior
@@ -82,19 +83,21 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
     held_BL = given.clean.clone()  # the same of all
     p: Tensor | None = None  # distributions of the last round, where this one reads them
     noise_BR = given.keys(seed, NOISE, options.nfe)
-    choice_BR = given.keys(seed, CHOICE, options.nfe) if options.temperature else None
+    drawn = any(options.in_round(r).temperature for r in (1, options.nfe))
+    choice_BR = given.keys(seed, CHOICE, options.nfe) if drawn else None
     by_position = spread(tokens_BL.shape[1], tokens_BL.device) if options.scorer == "spread" else None
     for r in range(1, options.nfe + 1):
-        key_B = noise_BR[active, r - 1 if options.fresh_noise else 0]
+        key_B = None if options.at_mean(r) else noise_BR[active, r - 1 if options.fresh_noise else 0]
         tokens, committed = tokens_BL[active], committed_BL[active]
         h = embed_state(network, tokens, committed, key_B, options)
         if held is not None and p is not None:
             h = torch.where(held[..., None], model.embed_noise(p), h)
-        trunk = hidden(model.condition(h, p), rows=active)
+        trunk = hidden(h if key_B is None else model.condition(h, p), rows=active)
         choice_B = None if choice_BR is None else choice_BR[active, r - 1]
         scorer = options.scorer if watch.tracing or r < options.nfe else "none"
         likely = _Likely(tokens.shape, watch.others, trunk.device) if watch.others else None
-        proposed, score = score_proposals(network, trunk, tokens, committed, options, choice_B, scorer, likely)
+        now = options.in_round(r)
+        proposed, score = score_proposals(network, trunk, tokens, committed, now, choice_B, scorer, likely)
         tokens = torch.where(committed, tokens, proposed)
         score = torch.where(committed, score_BL[active].to(score.dtype), score)
         order = score if by_position is None else by_position.expand_as(score)
@@ -143,8 +146,10 @@ class _Likely:
         return tokens, p
 
 
-def embed_state(network: Evaluator, tokens: Tensor, known: Tensor, key_B: Tensor, options: Options) -> Tensor:
-    """Tokens where they are known, fresh noise elsewhere."""
+def embed_state(network: Evaluator, tokens: Tensor, known: Tensor, key_B: Tensor | None, options: Options) -> Tensor:
+    """Tokens where they are known, elsewhere fresh noise or, without a key, the prior's mean."""
+    if key_B is None:
+        return network.model.embed_known(tokens, known)
     noise_BLD = network.prior.draw(noise(network.model, key_B, options.sigma or 1.0))
     return torch.where(known[..., None], network.model.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from dbtm.core import rng
-from dbtm.methods.dbtm.config import Options
+from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.refine import CHOICE, NOISE, Evaluator, embed_state, refine, score_proposals
 from dbtm.sampling.given import Given
 from dbtm.sampling.trace import Trace
@@ -113,7 +113,7 @@ def look_twice(
     half = rng.uniform(rng.fold(seed, HALF, given.index, turn), tokens.shape[1]) < 0.5
     doubted = torch.zeros_like(given.clean)
     for number, renoised in enumerate((half & ~given.clean, ~half & ~given.clean)):
-        key_B = rng.fold(seed, LOOK, given.index, 2 * turn + number)
+        key_B = None if options.mean_from else rng.fold(seed, LOOK, given.index, 2 * turn + number)
         h = embed_state(network, tokens, ~renoised, key_B, options)
         trunk = evaluate(h, rows=rows)
         proposed, _ = score_proposals(network, trunk, tokens, ~renoised, options, None, "none")
@@ -132,7 +132,9 @@ def again(
     seed: int,
     watch: Watch,
 ) -> Tensor:
-    """Draw some answers again, in so many rounds of the paper's rule."""
+    """Draw some answers again, in so many rounds of the paper's rule, from new noise or, at the prior's mean, by new
+    choices.
+    """
     evaluate, tokens_BL = watch.counted(network.hidden), tokens_BL.clone()
     committed_BL = torch.ones_like(given.clean)
     committed_BL[active] = given.clean[active]
@@ -140,9 +142,11 @@ def again(
     for r in range(1, rounds + 1):
         tokens, committed = tokens_BL[active], committed_BL[active]
         key_B = rng.fold(seed, AGAIN, given.index[active], turn * (options.check + 1) + r)
-        h = embed_state(network, tokens, committed, key_B, options)
+        noise_B, choice_B = (None, key_B) if options.at_mean(r) else (key_B, None)
+        h = embed_state(network, tokens, committed, noise_B, options)
         trunk = evaluate(h, rows=active)
-        proposed, score = score_proposals(network, trunk, tokens, committed, options, None, options.scorer)
+        now = options.in_round(r)
+        proposed, score = score_proposals(network, trunk, tokens, committed, now, choice_B, options.scorer)
         committed = commit(score, committed, r, rounds, options.kappa)
         tokens_BL[active], committed_BL[active], score_BL[active] = proposed, committed, score.to(score_BL.dtype)
         if watch.tracing:

@@ -15,15 +15,16 @@ from dbtm.kernels.noise import coupling_cost
 from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
-from dbtm.methods.dbtm.config import Config, Options
+from dbtm.methods.dbtm.config import NO_POSTERIOR, Config
 from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
 from dbtm.methods.dbtm.exported import ExportedRounds
 from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
+from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.refine import Evaluator
 from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
-from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, LOOPS, NOISE, ONE, START, TIME, TURN
+from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, KNOWN, LOOPS, NOISE, ONE, START, TIME, TURN
 from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
 from dbtm.simplex import Noise, State, assignment, commitment_time, interpolate, partial_context, spread
@@ -51,6 +52,7 @@ class DBTM(Method[Config, Options]):
             "boundary": loss.boundary,
             "anchor": loss.anchor,
             "quality": loss.quality,
+            "posterior": self.settings.posterior.weight,
             "ril": ril.weight,
             "ril_quality": ril.weight * ril.quality,
             "ril_transport": ril.transport,
@@ -115,7 +117,7 @@ class DBTM(Method[Config, Options]):
         """The objective, one network pass at a time (end of sec:refinement-in-loop):
 
             L = transport + l_semi semigroup + l_bnd boundary + l_anchor anchor + l_phi quality
-                + l_ril (ril + l_quality ril_quality) + l_semi_r semi_r + l_distill distill
+                + l_post posterior + l_ril (ril + l_quality ril_quality) + l_semi_r semi_r + l_distill distill
 
         x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
         to the embedding when the last of them has been backpropagated.
@@ -131,6 +133,8 @@ class DBTM(Method[Config, Options]):
         noise_BLD = shared(embedded_BLD)
         state, t_BL = self.draw_state(examples, noise)
         yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
+        if self.weights["posterior"]:
+            yield self.posterior_part(examples.first(self.settings.posterior.fraction))
         if ril:
             yield from self.rollouts(state, noise_BLD, examples, rounds, bool(semi_r))
         if distill:
@@ -192,11 +196,18 @@ class DBTM(Method[Config, Options]):
     # -- terms -----------------------------------------------------------------------------------------------------
 
     def read_head(
-        self, trunk: Tensor, dtrunk: Tensor | None, tokens: Tensor, alpha: Tensor, beta: Tensor, rows: Tensor
+        self,
+        trunk: Tensor,
+        dtrunk: Tensor | None,
+        tokens: Tensor,
+        alpha: Tensor,
+        beta: Tensor,
+        rows: Tensor,
+        adaptive: Adaptive | None = None,
     ) -> HeadLosses:
         """The head at some positions, a chunk of them at a time: weighted losses and what it predicts."""
         weights, head = self.settings.loss, self.network.head
-        adaptive = Adaptive(weights.c, weights.r, weights.endpoint_c, weights.endpoint_r)
+        adaptive = adaptive or Adaptive(weights.c, weights.r, weights.endpoint_c, weights.endpoint_r)
         flat = (tokens.flatten(), alpha.flatten(), beta.flatten())
         dh = None if dtrunk is None else dtrunk.flatten(0, 1)
         loss, *reads = chunked_head(trunk.flatten(0, 1), dh, head.weight, head.bias, *flat, adaptive, rows)
@@ -246,12 +257,25 @@ class DBTM(Method[Config, Options]):
 
     def boundary_part(self, state: State, noise_BLD: Tensor, examples: Examples) -> Part:
         """CE(T(x1), x1) in a pass of its own."""
-        inside, count = ~examples.prompt, examples.count()
-        beta = self.weights["boundary"] * (1 / count) * inside
-        rows = self.rows(inside)
-        trunk, _ = self.network.hidden(self.network.embed(state.at_data(), noise_BLD)[0])
-        read = self.read_head(trunk, None, state.tokens, beta * 0, beta, rows)
-        return Part(read.loss, {"boundary": losses.total(read.endpoint * inside, count)})
+        h, _ = self.network.embed(state.at_data(), noise_BLD)
+        return self.cross_entropy_part("boundary", h, ~examples.prompt, examples)
+
+    def posterior_part(self, examples: Examples) -> Part:
+        """CE(T(x1 on C, 0 elsewhere), x1) outside of C, unweighted: its minimum is p(x1 | x1 on C) and nothing else."""
+        known = self.drawn_context(examples, KNOWN, 0.0, self.settings.posterior.spread)
+        h = self.network.embed_known(examples.tokens, known)
+        return self.cross_entropy_part("posterior", h, ~known, examples, Adaptive(endpoint_r=0.0))
+
+    def cross_entropy_part(
+        self, name: str, h: Tensor, learned: Tensor, examples: Examples, adaptive: Adaptive | None = None
+    ) -> Part:
+        """CE(T(x), x1) at some positions of an embedded state."""
+        count = examples.count()
+        beta = self.weights[name] * (1 / count) * learned
+        rows = self.rows(learned)
+        trunk, _ = self.network.hidden(h)
+        read = self.read_head(trunk, None, examples.tokens, beta * 0, beta, rows, adaptive)
+        return Part(read.loss, {name: losses.total(read.endpoint * learned, count)})
 
     def part(self, head_loss: Tensor, head_terms: dict[str, Tensor], others: dict[str, Tensor]) -> Part:
         """The head's losses, weighted already, and the other terms with their weights."""
@@ -286,15 +310,19 @@ class DBTM(Method[Config, Options]):
 
     def rollout_start(self, examples: Examples) -> Tensor:
         """What is clean when a rollout starts: the prompt and, where asked for, at least a share of the positions."""
-        least = self.settings.ril.context
-        if not least:
-            return examples.prompt
-        f_B = least + (1 - least) * rng.uniform(rng.fold(examples.key(START), 0), 1)[:, 0]
-        length = examples.tokens.shape[1]
-        u_BL = rng.uniform(rng.fold(examples.key(START), 1), length)
-        if share := self.settings.ril.spread:
+        ril = self.settings.ril
+        return self.drawn_context(examples, START, ril.context, ril.spread) if ril.context else examples.prompt
+
+    def drawn_context(self, examples: Examples, stream: int, least: float, share: float) -> Tensor:
+        """The prompt and f ~ U(least, 1) of the positions: at random or, in a share of the rows, those that spread
+        commits begin with.
+        """
+        length, key_B = examples.tokens.shape[1], examples.key(stream)
+        f_B = least + (1 - least) * rng.uniform(rng.fold(key_B, 0), 1)[:, 0]
+        u_BL = rng.uniform(rng.fold(key_B, 1), length)
+        if share:
             rank_L = (-spread(length, u_BL.device)).argsort().argsort().to(u_BL.dtype) / length
-            u_BL = torch.where(rng.uniform(rng.fold(examples.key(START), 2), 1) < share, rank_L, u_BL)
+            u_BL = torch.where(rng.uniform(rng.fold(key_B, 2), 1) < share, rank_L, u_BL)
         return examples.prompt | (u_BL < f_B[:, None])
 
     def soft_ril_parts(self, state: State, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
@@ -325,6 +353,8 @@ class DBTM(Method[Config, Options]):
     def check_options(self, options: Options) -> None:
         if options.scorer == "quality" and not self.settings.quality.enabled:
             raise UsageError("this model has no quality head: use the scorer 'confidence'")
+        if options.mean_from and not self.settings.posterior.weight:
+            raise UsageError(NO_POSTERIOR)
 
     @torch.no_grad()
     def denoising(self, network: Backbone, examples: Examples) -> Likelihood:

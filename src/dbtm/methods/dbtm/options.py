@@ -1,0 +1,156 @@
+"""The options of DBTM's sampler."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from dbtm.config import SampleConfig
+from dbtm.core.errors import UsageError
+from dbtm.core.limits import MOST_EVALUATIONS
+
+MOST_LOOPS = 1024  # as of model.loops
+
+
+@dataclass(frozen=True)
+class Options(SampleConfig):
+    """Renoise and remap (app:inference-hyperparams)."""
+
+    nfe: int = 4
+    """Network evaluations: the budget of refinement rounds."""
+    kappa: float = 0.9
+    """Commit what scores at least this."""
+    kappa_by_nfe: tuple[tuple[int, float], ...] = ()
+    """Tuned thresholds: (budget, kappa), smallest budget first."""
+    scorer: Literal["confidence", "quality", "spread", "none"] = "confidence"
+    """What is committed first."""
+    commit: bool = True
+    """Commit tokens, or hold distributions."""
+    rule: Literal["commit", "revise"] = "commit"
+    """commit: what is committed stays (the paper's rule). revise: every round proposes all positions and chooses anew
+    what it holds; a sample stops when its answer confirms itself."""
+    check: int = 0
+    """Further network evaluations, at least 2, in which the answer is checked by looks at renoised halves of it, and
+    drawn again where it does not come back; 0 is off."""
+    loops: int = 0
+    """Loops of the blocks per network evaluation, for maps that were trained with several numbers of them
+    (method.loops); 0: model.loops."""
+    temperature: float = 0.0
+    """0 takes the most likely token."""
+    sigma: float | None = None
+    """Scale of the prior noise; null: the one of training."""
+    mean_from: int = 0
+    """The round from which on unknown positions are the prior's mean instead of noise (method.posterior): 2, say, draws
+    the first round's answers from noise and the later ones from what the context says. 0: never, as in the paper."""
+    mean_temperature: float = 1.0
+    """The temperature in these rounds."""
+    repetition_penalty: float = 0.0
+    """Divides a token's probability by (1 + how often it is committed) to this power; 0 is off."""
+    fresh_noise: bool = True
+    """New noise in every round, or the first round's again."""
+    sampler: Literal["refine", "iterate", "integrate"] = "refine"
+    """refine: renoise and remap; iterate: T^k; integrate: Euler steps along T(x) - x."""
+    horizon: float = 4.0
+    """integrate: the time up to which the field is followed."""
+    tolerance: float = 0.0
+    """iterate, and held distributions: a sample stops at a fixed point, where all of it is held and a round changes no
+    probability by more than this; 0: it never does."""
+
+    def __post_init__(self):
+        self.positive("nfe", "horizon")
+        self.in_range(0, 1, "kappa")
+        self.not_negative("temperature", "mean_temperature", "repetition_penalty", "tolerance", "check")
+        self.in_range(0, MOST_EVALUATIONS, "check", "mean_from")
+        self.in_range(0, MOST_LOOPS, "loops")
+        if self.check == 1:
+            raise UsageError("sample.check=1 is too few: a check takes 2 network evaluations")
+        paper = self.sampler == "refine" and self.commit
+        if (self.rule == "revise" or self.check) and not paper:
+            raise UsageError("sample.rule=revise and sample.check need sample.sampler=refine and sample.commit=true")
+        if self.rule == "revise" and (self.check or self.repetition_penalty or self.scorer in ("spread", "none")):
+            raise UsageError(
+                "sample.rule=revise confirms its answer itself, by confidence or quality: leave check and "
+                "repetition_penalty out, and set scorer to one of these two"
+            )
+        if self.mean_from and (self.rule == "revise" or not paper):
+            raise UsageError(
+                "sample.mean_from needs sample.sampler=refine, sample.rule=commit and sample.commit=true: "
+                "set these, or leave it at 0"
+            )
+        if self.mean_from and self.scorer == "quality":
+            raise UsageError(
+                "sample.scorer=quality was trained at noisy states: with sample.mean_from, set sample.scorer to "
+                "confidence or spread"
+            )
+        if self.loops and self.sampler == "integrate":
+            raise UsageError("sample.loops has no part in sample.sampler=integrate: leave it at 0")
+        if self.sigma is not None:
+            self.positive("sigma")
+
+    @property
+    def threshold(self) -> float | None:
+        """kappa where it has a part: commits that are spread know no threshold."""
+        return None if self.scorer == "spread" else self.kappa
+
+    def tuned_kappa(self, nfe: int) -> float:
+        """The threshold for a budget: that of the largest tuned budget within it, else the plain one."""
+        return next((kappa for budget, kappa in reversed(self.kappa_by_nfe) if budget <= nfe), self.kappa)
+
+    def at_mean(self, r: int) -> bool:
+        """Whether unknown positions of round r are the prior's mean."""
+        return 0 < self.mean_from <= r
+
+    def in_round(self, r: int) -> "Options":
+        """With the temperature of round r."""
+        return replace(self, temperature=self.mean_temperature) if self.at_mean(r) else self
+
+    def changed(self, method: str, changes: dict[str, Any]) -> "Options":
+        """Kappa, where not given, is tuned for the budget. The penalty counts committed tokens: without commits it is
+        off.
+        """
+        nfe = changes.get("nfe", self.nfe)
+        tuned = {"kappa": self.tuned_kappa(nfe)} if isinstance(nfe, int) else {}
+        options = super().changed(method, tuned | changes)
+        if options.sampler == "refine" and options.commit and options.scorer == "none":
+            options = replace(options, nfe=1)  # all scores are 1: one round commits everything
+        if options.threshold is None and "kappa" in changes:
+            raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
+        holding = options.sampler == "iterate" or (options.sampler == "refine" and not options.commit)
+        if "tolerance" in changes and not holding:
+            raise UsageError("tolerance is for fixed points of what is held: use sampler=iterate, or commit=False")
+        if options.repetition_penalty and not options.commit:
+            if "repetition_penalty" in changes:
+                raise UsageError(
+                    "repetition_penalty counts committed tokens, of which commit=False has none: leave it out"
+                )
+            options = replace(options, repetition_penalty=0.0)
+        return options
+
+    def self_check(self) -> dict[str, Any]:
+        """Looks and further rounds, up to four times the budget in all. One or two rounds are meant to be quick: they
+        are not checked.
+        """
+        checks = self.rule == "revise" or self.check
+        if checks or self.nfe <= 2 or self.sampler != "refine" or not self.commit:
+            return {}
+        return {"check": 3 * self.nfe}
+
+    def shown(self) -> dict[str, Any]:
+        """The options that samples depend on: one round commits everything, so there threshold, scorer and penalty have
+        no part; commits that are spread know no threshold, held distributions no penalty.
+        """
+        settings: dict[str, Any] = {"sampler": self.sampler, "nfe": self.nfe, "sigma": self.sigma}
+        settings |= {"loops": self.loops} if self.loops else {}
+        if self.sampler == "integrate":
+            return {**settings, "horizon": self.horizon}
+        stopping = {"tolerance": self.tolerance} if self.tolerance else {}
+        if self.sampler == "iterate":
+            return settings | stopping
+        names = ["temperature"] if not self.at_mean(1) else []
+        names += ["mean_from", "mean_temperature"] if self.at_mean(self.nfe) else []
+        if self.nfe > 1:
+            names += ["kappa"] if self.threshold is not None else []
+            names += ["repetition_penalty"] if self.commit else []
+            names += ["scorer", "commit", "fresh_noise"]
+            names += ["rule"] if self.rule != "commit" else []
+            settings |= {} if self.commit else stopping
+        names += ["check"] if self.check else []
+        return settings | {name: getattr(self, name) for name in names}
