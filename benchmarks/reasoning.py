@@ -8,7 +8,7 @@
 
 `train` runs the recipe TASK-mini with and without the map's own mistakes in its rollouts, for the same number of steps.
 `measure` samples held-out problems in several ways: 4 is the paper's rule with 4 network evaluations, 4+12 the same
-with a self-check of at most 12, revise-16 the rule that revises. `sudoku` does the same with a checkpoint of 9 x 9
+with a self-check of at most 12, revise-16 the rule that revises, and revise-16x4 the same with 4 loops of the blocks. `sudoku` does the same with a checkpoint of 9 x 9
 Sudoku (the packaged one by default) on sets of puzzles, named as in benchmarks/efforts.py.
 
 Of an answer that is called stable, `precision` is how often it is right; `recall` is the share of right answers that
@@ -26,11 +26,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import torch
 
 from dbtm import fit, load
 from dbtm.config import override
 from dbtm.core.atomic import write_bytes
+from dbtm.core.device import pick_device
 from dbtm.evals.provenance import made
 from dbtm.recipes import recipe
 from dbtm.sampling import Sampler
@@ -46,10 +46,12 @@ WAYS = ("1", "4", "16", "4+12", "4+60", "revise-8", "revise-16", "revise-64")
 
 def options_of(way: str) -> dict[str, Any]:
     """The sampler's options that a way stands for."""
+    way, _, loops = way.partition("x")
+    depth = {"loops": int(loops)} if loops else {}
     if way.startswith("revise-"):
-        return {"nfe": int(way.removeprefix("revise-")), "rule": "revise"}
+        return {"nfe": int(way.removeprefix("revise-")), "rule": "revise", **depth}
     nfe, _, check = way.partition("+")
-    return {"nfe": int(nfe), "check": int(check or 0)}
+    return {"nfe": int(nfe), "check": int(check or 0), **depth}
 
 
 def folder(out: Path, task: str, arm: str) -> Path:
@@ -103,6 +105,8 @@ def measure(out: Path, tasks: list[str], n: int, ways: list[str]) -> list[dict[s
 
 def sudoku(sets: list[str], checkpoint: str, n: int, ways: list[str]) -> list[dict[str, Any]]:
     rows, sampler = [], load(checkpoint)
+    if sampler.device.type == "cuda":
+        sampler.compile()
     task: Any = sampler.task
     for name, _, source in (word.partition("=") for word in sets):
         kind, _, value = source.partition(":")
@@ -172,7 +176,7 @@ def main() -> None:
     key = "task" if arguments.what == "measure" else "set"
     old = json.loads(arguments.json.read_text())["rows"] if arguments.json.is_file() else []
     now = {row[key] for row in rows}
-    found = {**made(torch.device("cpu")), "rows": [row for row in old if row[key] not in now] + rows}
+    found = {**made(pick_device("auto")), "rows": [row for row in old if row[key] not in now] + rows}
     write_bytes(arguments.json, (json.dumps(found, indent=1) + "\n").encode())
 
 

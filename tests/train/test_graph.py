@@ -55,7 +55,7 @@ def test_replayed_steps_equal_plain_ones():
     plain, graphed = (DBTM(config()).start() for _ in range(2))
     recorded = []
 
-    def record(call):
+    def record(call, _pool):
         recorded.append(call)
         return call
 
@@ -76,13 +76,30 @@ def test_replayed_steps_equal_plain_ones():
 def test_a_new_teacher_is_recorded_anew():
     method = DBTM(config(distill=DistillConfig(weight=1.0, start=3, refresh=2))).start()
     recorded = []
-    graphed = GraphedBackward(method, 1.0, lambda call: recorded.append(call) or call)
+    graphed = GraphedBackward(method, 1.0, lambda call, _: recorded.append(call) or call)
     assert [method.phase(step)[-1] for step in range(8)] == [0, 0, 0, 1, 1, 2, 2, 3]
     run(graphed, method)
     assert len(recorded) == 0  # no phase of these lasts longer than the warm-up
     teachers = DBTM(changed(config(distill=DistillConfig(weight=1.0, start=0, refresh=4)), ril=RilConfig())).start()
-    run(GraphedBackward(teachers, 1.0, lambda call: recorded.append(call) or call), teachers)
+    run(GraphedBackward(teachers, 1.0, lambda call, _: recorded.append(call) or call), teachers)
     assert len(recorded) == STEPS // 4
+
+
+def test_phases_that_are_drawn_keep_their_recordings():
+    """A number of loops, or a supervised round, that comes back is replayed, not recorded again."""
+    made = changed(config(), ril=RilConfig(weight=1.0, depths=(2,), rounds="one"), loops=(1, 2))
+    plain, graphed = (DBTM(made).start() for _ in range(2))
+    recorded = []
+    replayed = GraphedBackward(graphed, 0.5, lambda call, _: recorded.append(call) or call)
+    for _ in range(3):
+        want, got = run(lambda e: backward(plain, e, 0.5), plain), run(replayed, graphed)
+        for (terms, gradients), (terms_plain, gradients_plain) in zip(got, want, strict=True):
+            assert all(torch.equal(terms[name], terms_plain[name]) for name in terms_plain)
+            assert all(a is b or torch.equal(a, b) for a, b in zip(gradients, gradients_plain, strict=True))
+    phases = [graphed.phase(step) for step in range(STEPS)]
+    often = {phase for phase in phases if 3 * phases.count(phase) > WARM_UP}
+    assert len(recorded) == len(often) > 2
+    assert any(a != b for a, b in zip(phases, phases[1:], strict=False))
 
 
 @pytest.mark.parametrize("scorer", ["confidence", "spread"])

@@ -240,6 +240,24 @@ def test_a_run_starts_from_the_averaged_weights_of_another(tmp_path):
     assert all(torch.equal(value, ema[key]) for key, value in checkpoint.read_tensors(tuned, "teacher").items())
 
 
+def test_a_slot_for_the_round_before_begins_empty(tmp_path):
+    """A run may add self-conditioning to the weights it starts from; it may not take it away."""
+    plain = tiny_run(distill=DistillConfig())
+    base = fit(plain, tmp_path / "base")
+    recalling = replace(plain, model=replace(plain.model, self_condition=True))
+    trainer = Trainer(replace(recalling, train=replace(plain.train, init=str(base))), tmp_path / "tuned")
+    ema = checkpoint.read_tensors(base, "ema")
+    state = trainer.model.state_dict()
+    assert not state.pop("recall").any()
+    assert all(torch.equal(value, ema[key]) for key, value in state.items())
+    tuned = trainer.run()
+    assert trainer.model.recall.any(), "it learns"
+    again = Trainer(replace(recalling, train=replace(plain.train, init=str(tuned))), tmp_path / "again")
+    assert torch.equal(again.model.recall, checkpoint.read_tensors(tuned, "ema")["recall"])
+    with pytest.raises(UsageError, match=r"has another model.self_condition than this run"):
+        Trainer(replace(plain, train=replace(plain.train, init=str(tuned))), tmp_path / "less")
+
+
 def test_a_resumed_run_keeps_the_weights_it_started_from(tmp_path):
     base = fit(tiny_run(distill=DistillConfig()), tmp_path / "base")
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, init=str(base)))

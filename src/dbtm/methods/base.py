@@ -165,8 +165,10 @@ class Method(Generic[Settings, SampleOptions]):
 
     def adopt(self, weights: dict[str, Tensor]) -> None:
         """Take a checkpoint's averaged weights, for the network and the frozen ones alike; RuntimeError where they do
-        not fit.
+        not fit. A slot for the round before that the checkpoint does not have begins empty.
         """
+        if self.network.recall is not None:
+            weights = {"recall": torch.zeros_like(self.network.recall)} | weights
         for module in (self.network, *self.frozen.values()):
             module.load_state_dict(weights)
 
@@ -191,6 +193,10 @@ class Method(Generic[Settings, SampleOptions]):
         tensors.
         """
         return ()
+
+    def stage(self, step: int) -> tuple[int, ...]:
+        """`phase` without what is drawn anew in every step: stages do not come back, the phases of one stage do."""
+        return self.phase(step)
 
     def loops_at(self, step: int) -> int:
         """How many times a step applies the blocks."""

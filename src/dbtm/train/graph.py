@@ -3,11 +3,14 @@
 The first steps of a phase run as usual, which compiles kernels and sets up the libraries. Then the passes of one
 micro-batch, forward and backward, are recorded once and replayed for every further one: its examples are copied into
 the tensors that were recorded, and its gradients are added to those of the parameters, which must stay where they are.
+Phases that a method draws at random (its number of loops, say) come back, so each of them keeps its recording; they
+share their memory.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from dbtm.core.graphs import WARM_UP, Record, record
@@ -30,20 +33,21 @@ class GraphedBackward:
 
     def __init__(self, method: Method, scale: float, record: Record = record):
         self.method, self.scale, self.record = method, scale, record
-        self.now: tuple[int, ...] | None = None
-        self.phase = _Recorded()
+        self.stage: tuple[int, ...] | None = None
+        self.phases: dict[tuple[int, ...], _Recorded] = {}
 
     def __call__(self, examples: Examples) -> Terms:
-        now = self.method.phase(examples.step)
-        if now != self.now:  # phases do not come back: what was recorded, with its memory, goes
-            self.now, self.phase = now, _Recorded()
-        phase = self.phase
+        stage = self.method.stage(examples.step)
+        if stage != self.stage:  # stages do not come back: what was recorded, with its memory, goes
+            self.stage, self.phases = stage, {}
+            self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
+        phase = self.phases.setdefault(self.method.phase(examples.step), _Recorded())
         phase.calls += 1
         if phase.calls <= WARM_UP:
             return backward(self.method, examples, self.scale)
         if phase.inputs is None or phase.replay is None:
             inputs = phase.inputs = replace(examples, **{name: x.clone() for name, x in examples.tensors().items()})  # type: ignore[arg-type]
-            phase.replay = self.record(lambda: backward(self.method, inputs, self.scale))
+            phase.replay = self.record(lambda: backward(self.method, inputs, self.scale), self.pool)
         for name, x in phase.inputs.tensors().items():
             x.copy_(examples.tensors()[name])
         return phase.replay()

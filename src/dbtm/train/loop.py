@@ -429,6 +429,8 @@ class Trainer:
         config = read_config(folder)
         self.method.check_teacher(config)
         saved, now = configuration.to_dict(config), configuration.to_dict(self.config)
+        if self.config.model.self_condition:
+            saved["model"]["self_condition"] = True  # a slot that the checkpoint does not have begins empty
         for name in changed_keys(saved["model"], now["model"], "model"):
             raise UsageError(f"{folder} has another {name} than this run: they must be the same")
         for name in names & self.files.keys():

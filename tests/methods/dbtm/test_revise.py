@@ -22,18 +22,24 @@ LENGTH = 6
 EYE = torch.eye(V, dtype=torch.float64)
 
 
+def build(**changes):
+    return with_positions(random_map(shape=Shape(V, LENGTH), dropout=0.0, position_axes=(LENGTH,), **changes).double())
+
+
 @pytest.fixture(scope="module")
 def model():
-    return with_positions(random_map(shape=Shape(V, LENGTH), dropout=0.0, position_axes=(LENGTH,)).double())
+    return build()
 
 
-def evaluate(model, known, key, sigma):
+def evaluate(model, known, key, sigma, recalled=None):
     """T and the trunk with tokens where they are known ({position: token}) and noise of a key elsewhere (None: 0)."""
     x0 = torch.zeros(LENGTH, V, dtype=torch.float64)
     if key is not None:
         x0 = sigma * rng.normal(key[None], LENGTH, V, dtype=torch.float64)[0]
     x = torch.stack([EYE[known[l]] if l in known else x0[l] for l in range(LENGTH)])[None]
-    return model(x)[0], model.hidden(model.embed_dense(x)[0])[0]
+    h = model.embed_dense(x)[0]
+    h = h if recalled is None else h + recalled @ model.recall
+    return model.logits(h)[0].softmax(-1)[0], model.hidden(h)[0]
 
 
 def scores(model, T, trunk, tokens, free, scorer):
@@ -47,9 +53,10 @@ def scores(model, T, trunk, tokens, free, scorer):
 def dense_revise(model, index, given, options, seed):
     """(tokens, held) of every round, and whether the answer confirmed itself."""
     free = [l for l in range(LENGTH) if given[l] is None]
-    tokens, held, rounds = list(given), {l: given[l] for l in range(LENGTH) if l not in free}, []
+    tokens, held, rounds, T = list(given), {l: given[l] for l in range(LENGTH) if l not in free}, [], None
     for r in range(1, options.nfe + 1):
-        T, trunk = evaluate(model, held, rng.fold(seed, NOISE, index, r), options.sigma)
+        recalled = None if model.recall is None else T
+        T, trunk = evaluate(model, held, rng.fold(seed, NOISE, index, r), options.sigma, recalled)
         before, all_held = list(tokens), len(held) == LENGTH
         for l in free:
             tokens[l] = T[l].argmax().item()
@@ -69,7 +76,9 @@ def rows_of(tokens, clean):
 
 @pytest.mark.parametrize("scorer", ["confidence", "quality"])
 @pytest.mark.parametrize("nfe", [1, 2, 7])
-def test_revising_is_the_algorithm(model, scorer, nfe):
+@pytest.mark.parametrize("recalls", [False, True])
+def test_revising_is_the_algorithm(model, scorer, nfe, recalls):
+    model = build(self_condition=True) if recalls else model
     options = Options(nfe=nfe, kappa=0.5, scorer=scorer, sigma=1.3, rule="revise")
     tokens, clean = (x[:, :LENGTH] for x in prompts(8))
     trace = sampler_of(model, options, batch=3).sample(tokens=tokens, clean=clean, seed=5, trace=True)

@@ -9,6 +9,9 @@
         H_r <- {q >= kappa} + the best ones, so that free * r / (k - 2) positions are held
         x <- x_hat on H_r, fresh noise elsewhere
 
+A self-conditioned map also reads T of the round before, everywhere, so that what was thought of a position is not lost
+when it is renoised.
+
 `check` examines the answer of the paper's rule by two complementary looks: half of it is renoised and mapped again,
 then the other half. An answer that does not come back is drawn again from new noise, until two looks find nothing or
 the evaluations are spent. (To refine only what did not come back keeps its mistakes as context: the map then talks
@@ -43,8 +46,8 @@ def held_count(free_B: Tensor, r: int, k: int) -> Tensor:
 @torch.no_grad()
 def revise(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
     """Generate everything that is not given, in at most `options.nfe` network evaluations."""
-    evaluate = watch.counted(network.hidden)
-    active = torch.arange(len(given.tokens), device=given.tokens.device)
+    model, evaluate = network.model, watch.counted(network.hidden)
+    active, p = torch.arange(len(given.tokens), device=given.tokens.device), None
     tokens_BL, held_BL = given.tokens.clone(), given.clean.clone()
     score_BL, stable_B = held_BL.float(), torch.zeros(len(held_BL), dtype=torch.bool, device=held_BL.device)
     noise_BR = given.keys(seed, NOISE, options.nfe)
@@ -53,7 +56,7 @@ def revise(network: Evaluator, given: Given, options: Options, seed: int, watch:
         tokens, held, clean = tokens_BL[active], held_BL[active], given.clean[active]
         key_B = noise_BR[active, r - 1 if options.fresh_noise else 0]
         h = embed_state(network, tokens, held, key_B, options)
-        trunk = evaluate(h, rows=active)
+        trunk = evaluate(model.condition(h, p), rows=active)
         choice_B = None if choice_BR is None else choice_BR[active, r - 1]
         proposed, score = score_proposals(network, trunk, tokens, clean, options, choice_B, options.scorer)
         confirmed = held.all(-1) & (proposed == tokens).all(-1)
@@ -65,6 +68,7 @@ def revise(network: Evaluator, given: Given, options: Options, seed: int, watch:
         active = active[~confirmed]
         if not len(active):
             break
+        p = None if model.recall is None else model.head(trunk[~confirmed])[0].softmax(-1)
     return watch.trace(tokens_BL, given.clean, stable_B)
 
 

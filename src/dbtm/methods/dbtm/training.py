@@ -93,13 +93,17 @@ class DBTM(Method[Config, Options]):
         (0: all), the number of self-distillation's teacher, whose folded constants are other tensors than those of
         the teacher before, and, where it is drawn, the number of loops.
         """
+        *starts, teacher = self.stage(step)
+        rolling = bool(starts[1])
+        rounds = (self.supervised_round(step, k) if rolling else 0 for k in self.settings.ril.depths)
+        drawn = (self.loops_at(step),) if self.settings.loops else ()
+        return *starts, *rounds, teacher, *drawn
+
+    def stage(self, step: int) -> tuple[int, ...]:
         loss, ril, distill = self.settings.loss, self.settings.ril, self.settings.distill
         teacher = bool(distill.weight) * max(0, (step - distill.start) // distill.refresh + 1)
-        rolling = ril.on and step >= ril.start
-        starts = ((loss.semigroup, loss.semigroup_start), (rolling, ril.start), (ril.semigroup, ril.semigroup_start))
-        rounds = (self.supervised_round(step, k) if rolling else 0 for k in ril.depths)
-        drawn = (self.loops_at(step),) if self.settings.loops else ()
-        return *(int(bool(weight) and step >= start) for weight, start in starts), *rounds, teacher, *drawn
+        starts = ((loss.semigroup, loss.semigroup_start), (ril.on, ril.start), (ril.semigroup, ril.semigroup_start))
+        return *(int(bool(weight) and step >= start) for weight, start in starts), teacher
 
     def loops_at(self, step: int) -> int:
         choices = self.settings.loops
