@@ -8,8 +8,9 @@
 
 `train` runs the recipe TASK-mini with and without the map's own mistakes in its rollouts, for the same number of steps.
 `measure` samples held-out problems in several ways: 4 is the paper's rule with 4 network evaluations, 4+12 the same
-with a self-check of at most 12, revise-16 the rule that revises, and revise-16x4 the same with 4 loops of the blocks. `sudoku` does the same with a checkpoint of 9 x 9
-Sudoku (the packaged one by default) on sets of puzzles, named as in benchmarks/efforts.py.
+with a self-check of at most 12, revise-16 the rule that revises, revise-16x4 the same with 4 loops of the blocks.
+`sudoku` does the same with a checkpoint of 9 x 9 Sudoku (the packaged one by default) on sets of puzzles, named as in
+benchmarks/efforts.py.
 
 Of an answer that is called stable, `precision` is how often it is right; `recall` is the share of right answers that
 are called stable. `text` samples checkpoints of text: no answer there is right or wrong, so that it tells the share of

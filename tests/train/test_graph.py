@@ -1,6 +1,7 @@
 """Replayed steps equal plain ones: here the recording is a plain call on the recorded tensors (a GPU is not needed)."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -99,7 +100,7 @@ def test_phases_that_are_drawn_keep_their_recordings():
     phases = [graphed.phase(step) for step in range(STEPS)]
     often = {phase for phase in phases if 3 * phases.count(phase) > WARM_UP}
     assert len(recorded) == len(often) > 2
-    assert any(a != b for a, b in zip(phases, phases[1:], strict=False))
+    assert any(a != b for a, b in pairwise(phases))
 
 
 @pytest.mark.parametrize("scorer", ["confidence", "spread"])
