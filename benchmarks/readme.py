@@ -497,13 +497,20 @@ def referee_sudoku_mini() -> str:
 
 
 def referee() -> str:
-    """The methods on the Markov chain, for the README."""
-    document = _comparison("markov")
-    if document is None:
-        return _missing("markov")
-    table = quality_table(document)
-    means = re.sub(r" \[[^]]*\]", "", table.markdown())
-    return f"{means}\n\n{table.title.capitalize()}. Means over seeds; intervals and costs: docs/referee.md."
+    """The best method and DBTM on every task that has been compared, for the README."""
+    lines = [f"| task | | {' | '.join(f'{k} NFE' for k in HEADLINE)} |", "|---" * (len(HEADLINE) + 2) + "|"]
+    for task in REFEREED:
+        document = _comparison(task)
+        if document is None:
+            return _missing(task)
+        metric, records = document["metric"], {record["nfe"]: record for record in document["best"]}
+        of = [records[k] for k in HEADLINE]
+        better = "lower" if metric["lower_is_better"] else "higher"
+        title = f"{task}: {metric['title']}{', %' if metric['share'] else ''} ({better} is better)"
+        best = [f"{record['best']} {number(record['best_value'], metric)}" for record in of]
+        ours = [number(record["dbtm_value"], metric) for record in of]
+        lines += [f"| {title} | best | {' | '.join(best)} |", f"| | dbtm | {' | '.join(ours)} |"]
+    return "\n".join(lines)
 
 
 def own_examples() -> str:
