@@ -6,10 +6,14 @@ app:general-exp-details, app:language-exp-details and app:reason-exp-details.
 """
 
 import re
+from fnmatch import fnmatch
+from math import log10
 
 import pytest
 import torch
 
+from dbtm.config import to_dict
+from dbtm.core.settings import changed_keys
 from dbtm.methods.base import method_of
 from dbtm.recipes import recipe
 
@@ -62,7 +66,7 @@ SHOWN = {  # what a recipe says of a row, as the paper writes it once LaTeX is t
     "Vocabulary |V|": lambda run: run.shape.vocab,
     "Optimizer": lambda run: (
         {"adamw": "AdamW"}[run.optim.name]
-        + " (beta_1={}, beta_2={}, epsilon=10^-{:.0f})".format(*run.optim.betas, -torch.tensor(run.optim.eps).log10())
+        + " (beta_1={}, beta_2={}, epsilon=10^{:g})".format(*run.optim.betas, log10(run.optim.eps))
     ),
     "Weight decay": lambda run: run.optim.weight_decay,
     "Gradient clipping": lambda run: run.optim.clip,
@@ -159,21 +163,122 @@ def test_what_the_text_adds(name, warmup):
     assert (run.method.loss.transport, run.method.loss.quality) == (1.0, 1.0)
 
 
-def test_sudoku_data_and_rollouts():
-    """app:reason-exp-details (40, 35 and 30 clues, 48,000 puzzles each, a prompt of 91); tab:ril-setup for Sudoku."""
+@pytest.mark.parametrize("name", ["sudoku-paper", "tinygsm"])
+def test_rollouts_of_the_reasoning_tasks(name):
+    """tab:ril-setup, column Sudoku; TinyGSM, which has no column, as Sudoku: a prompt decides the answer of both."""
+    method = recipe(name).method
+    ril = method.ril
+    assert (ril.weight, ril.depths, ril.rounds, ril.samples, ril.kappa) == (1.0, (4,), "all", 1, 0.9)
+    assert (ril.commit, ril.fresh_noise, ril.start, method.distill.weight) == (True, False, 0, 0.0)
+
+
+def test_reasoning_data():
+    """app:reason-exp-details: 40, 35 and 30 clues, 48,000 puzzles each, a prompt of 91; TinyGSM's own problems."""
+    assert recipe("tinygsm").task.synthetic == 0.0
     run = recipe("sudoku-paper")
     assert sorted(run.task.clues) == [(30, 30), (35, 35), (40, 40)]
     assert (run.task.pool, run.task.augment, run.task.layout.prompt_length) == (48_000, False, 91)
-    ril = run.method.ril
-    assert (ril.weight, ril.depths, ril.rounds, ril.samples, ril.kappa) == (1.0, (4,), "all", 1, 0.9)
-    assert (ril.commit, ril.fresh_noise, run.method.distill.weight) == (True, False, 0.0)
+    assert (run.task.efforts, run.task.puzzle_files) == ((), ())
+    assert (run.task.evaluate_clues, run.task.evaluate_also) == (30, (35, 40))  # fig:sudoku-solve-acc
 
 
 def test_commit_against_non_commit_training():
     """tab:commit-vs-noncommit: the same run, 'with all other parameters held constant', but for its rollouts."""
-    from dbtm.config import to_dict
-    from dbtm.core.settings import changed_keys
-
     commit, other = (to_dict(recipe(name)) for name in ("lm1b-ril", "lm1b-ril-nc"))
     assert changed_keys(commit, other) == ["recipe", "method.ril.commit", "method.distill.commit"]
     assert (other["method"]["ril"]["commit"], other["method"]["distill"]["commit"]) == (False, False)
+
+
+# -- what no table has -------------------------------------------------------------------------------------------------
+
+TOLD = """
+model.width model.cond_dim model.depth model.heads model.ffn model.dropout model.softcap
+method.path.* method.loss.transport method.loss.boundary method.loss.anchor method.loss.semigroup method.loss.quality
+method.loss.c method.loss.r method.loss.endpoint_c method.loss.endpoint_r method.quality.*
+method.ril.weight method.ril.depths method.ril.rounds method.ril.samples method.ril.kappa method.ril.commit
+method.ril.fresh_noise method.ril.start
+method.distill.weight method.distill.depth method.distill.kappa method.distill.commit method.distill.temperature
+method.distill.start method.distill.refresh
+optim.name optim.lr optim.betas optim.eps optim.weight_decay optim.clip optim.schedule optim.warmup optim.ema
+train.steps train.batch train.micro_batch train.precision train.milestones
+sample.kappa sample.scorer sample.temperature sample.sigma sample.repetition_penalty
+"""
+"""Settings that a table or the text of the paper has: checked above and in test_text.py."""
+
+RUNNING = """
+recipe task.* method.name train.seed train.init train.device train.compile train.layout train.peer_timeout
+train.recompute train.graph train.log_every train.checkpoint_every train.keep train.evaluate_every train.tensorboard
+train.track
+sample.nfe
+"""
+"""How and where a run is made and watched, and the budget, which every table of the paper sweeps."""
+
+LEFT_OUT = {
+    "model.conv_width": 0,
+    "model.backbone": "attention",
+    "model.loops": 1,
+    "model.position_axes": [],
+    "model.input_norm": False,
+    "model.self_condition": False,
+    "model.gate_init": 0.0,  # adaLN-zero
+    "model.embed_std": 0.02,
+    "method.loops": [],
+    "method.loss.anchor_context": False,  # paper-map.md, 3
+    "method.loss.interpolant_fraction": 1.0,
+    "method.loss.boundary_fraction": 1.0,
+    "method.loss.positive_weight": 1.0,  # paper-map.md, 11
+    "method.posterior.weight": 0.0,
+    "method.ril.quality": 1.0,
+    "method.ril.supervise": "uncommitted",  # paper-map.md, 5
+    "method.ril.later_fraction": 1.0,
+    "method.ril.context": 0.0,
+    "method.ril.spread": 0.0,
+    "method.ril.own": 0.0,
+    "method.ril.uncommit": True,
+    "method.ril.quality_on": "supervised",
+    "method.ril.transport": 0.0,
+    "method.ril.anchor": 0.0,
+    "method.ril.semigroup": 0.0,
+    "method.distill.scorer": "confidence",
+    "method.distill.supervise": "uncommitted",
+    "sample.kappa_by_nfe": [],
+    "sample.commit": True,
+    "sample.rule": "commit",
+    "sample.check": 0,
+    "sample.loops": 0,
+    "sample.mean_from": 0,
+    "sample.fresh_noise": True,  # alg:btm-sampling-refinement
+    "sample.sampler": "refine",
+    "sample.tolerance": 0.0,
+    "optim.ema_warmup": True,  # paper-map.md, 11
+}
+"""What the paper does not have, left out of its recipes; and its readings, where a setting is one."""
+
+
+def idle(run) -> list[str]:
+    """Settings that have no part in a run: those of a term without weight, of another optimizer, of another sampler."""
+    out = ["model.pattern", "method.loss.semigroup_*", "method.posterior.*", "method.ril.semigroup_start"]
+    out += ["sample.mean_temperature", "sample.horizon", "optim.muon_*", "optim.decay_fraction"]
+    return out + [f"method.{name}.*" for name in ("ril", "distill") if not getattr(run.method, name).weight]
+
+
+def dotted(section: dict, path: str = "") -> dict:
+    out = {}
+    for key, value in section.items():
+        name = f"{path}.{key}" if path else key
+        out |= dotted(value, name) if isinstance(value, dict) else {name: value}
+    return out
+
+
+@pytest.mark.parametrize("name", [*RECIPES, "lm1b-ril", "owt-ril"])
+def test_what_the_paper_does_not_have_is_left_out(name):
+    """Every setting is the paper's, a matter of running, without a part, or left out: a new one has to be placed."""
+    run = recipe(name)
+    settings, places = dotted(to_dict(run)), [*TOLD.split(), *RUNNING.split(), *idle(run)]
+    assert {key for key in settings if not any(fnmatch(key, place) for place in places)} <= LEFT_OUT.keys()
+    assert {key: settings[key] for key in LEFT_OUT} == LEFT_OUT
+
+
+@pytest.mark.parametrize(("name", "evaluated"), [("lm1b", 200_000), ("owt", 100_000)])
+def test_the_step_that_the_paper_evaluates_is_kept(name, evaluated):
+    assert evaluated in recipe(name).train.milestones

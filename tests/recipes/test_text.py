@@ -5,7 +5,8 @@ from operator import attrgetter
 import pytest
 import torch
 
-from dbtm.config import dumps, override
+from dbtm.config import dumps, override, to_dict
+from dbtm.core.settings import changed_keys
 from dbtm.methods.base import method_of
 from dbtm.recipes import recipe
 
@@ -67,10 +68,18 @@ def test_the_papers_refinement_in_the_loop(name):
     """tab:ril-setup, column LM1B."""
     plain, run = recipe(name).method, recipe(f"{name}-ril").method
     assert plain.ril.weight == plain.distill.weight == 0
-    assert (run.ril.weight, run.ril.depths, run.ril.kappa) == (1.0, (4,), 0.9)
+    assert (run.ril.weight, run.ril.depths, run.ril.rounds, run.ril.samples, run.ril.kappa) == (
+        1.0,
+        (4,),
+        "all",
+        1,
+        0.9,
+    )
     assert (run.ril.commit, run.ril.fresh_noise, run.ril.later_fraction) == (True, False, 1.0)
-    assert (run.distill.weight, run.distill.depth, run.distill.commit) == (1.0, 4, True)
+    assert (run.distill.weight, run.distill.depth, run.distill.kappa, run.distill.commit) == (1.0, 4, 0.9, True)
     assert (run.distill.temperature, run.distill.refresh) == (0.7, 5_000)
+    others = changed_keys(to_dict(recipe(name)), to_dict(recipe(f"{name}-ril")))
+    assert {key.rsplit(".", 1)[0] for key in others} == {"recipe", "method.ril", "method.distill"}, "all else is shared"
 
 
 @pytest.mark.parametrize(
