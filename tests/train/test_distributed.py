@@ -87,9 +87,9 @@ def take_steps(config, out, steps):
 # -- batches, noise and gradients ------------------------------------------------------------------------------------
 
 
-def seen(out, layout):
+def seen(out, layout, micro_batch=4):
     """One step's batches, noise and gradients."""
-    trainer = Trainer(replace(run_config(layout), method=tiny_run(distill=DistillConfig()).method), out)
+    trainer = Trainer(replace(run_config(layout, micro_batch), method=tiny_run(distill=DistillConfig()).method), out)
     with mock.patch.object(UnequalPrompts, "batch", autospec=True, side_effect=UnequalPrompts.batch) as read:
         examples = next(trainer.batches())
     asked = np.concatenate([call.args[1] for call in read.call_args_list]).tolist()
@@ -98,13 +98,16 @@ def seen(out, layout):
     return {"rows": asked, "seen": drawn, "gradients": gradients, "targets": [int((~e.prompt).sum()) for e in examples]}
 
 
-def test_two_ranks_equal_two_accumulation_steps(tmp_path, doubles):
-    one = seen(tmp_path / "one", "auto")
-    assert len(one["seen"]) == 2
-    assert one["targets"][0] != one["targets"][1]
-    ranks = workers.run(2, seen, tmp_path / "two", "replicate", folder=tmp_path)
-    assert [rank["rows"] for rank in ranks] == [[0, 1, 2, 3], [4, 5, 6, 7]], "each reads its own rows alone"
+@pytest.mark.parametrize("size", [2, 8])
+def test_ranks_equal_accumulation_steps(tmp_path, doubles, size):
+    """Of prompts that differ: eight devices with a row each have the gradients of one device."""
+    micro = 8 // size
+    one = seen(tmp_path / "one", "auto", micro)
+    assert len(one["seen"]) == size
+    assert len(set(one["targets"])) > 1
+    ranks = workers.run(size, seen, tmp_path / "many", "replicate", micro, folder=tmp_path)
     for m, rank in enumerate(ranks):
+        assert rank["rows"] == list(range(micro * m, micro * (m + 1))), "each reads its own rows alone"
         for mine, theirs in zip(one["seen"][m], rank["seen"][0], strict=True):
             assert torch.equal(mine, theirs), "same batches and noise exactly"
     assert one["gradients"]

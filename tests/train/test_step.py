@@ -37,6 +37,7 @@ def test_steps_are_clipped_adamw_with_warm_up_and_an_average(tmp_path, clip):
     for t, batch in zip(range(1, 5), trainer.batches()):
         terms = trainer._step(batch)
         trainer.step += 1
+        assert all(p.grad is None or not p.grad.any() for p in trainer.model.parameters()), "none is left over"
         norm = sum((g**2).sum() for g in gradients.values()).sqrt()
         assert terms["grad_norm"].item() == pytest.approx(norm.item())
         assert norm > 0.06, "clipping has something to do"
