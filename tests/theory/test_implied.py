@@ -1,5 +1,8 @@
 """T(x) - x against b, with both found again by quadrature and by SciPy's integrator."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.integrate import quad_vec, solve_ivp
@@ -7,6 +10,7 @@ from scipy.integrate import quad_vec, solve_ivp
 from dbtm.theory.flow import transport_map
 from dbtm.theory.implied import alignment, implied_field, implied_flow
 
+ROOT = Path(__file__).parent.parent.parent
 P3 = np.array([0.5, 0.3, 0.2])
 
 
@@ -44,6 +48,19 @@ def test_the_implied_field_is_not_the_autonomous_one() -> None:
     assert cos.mean() == pytest.approx(0.92, abs=0.01)
     assert cos.min() < 0.45
     assert cos.max() > 0.999
+    # these are the draws of the figure: its numbers, and those that the page quotes, are ours
+    found = json.loads((ROOT / "results" / "theory" / "implied.json").read_text())["numbers"]
+    here = {"mean": cos.mean(), "first_percentile": np.quantile(cos, 0.01), "least": cos.min()}
+    assert {name: found[name] for name in here} == pytest.approx(here, abs=1e-6)
+    quoted = "mean {mean:.3f}, first\npercentile {first_percentile:.3f} and minimum {least:.2f}".format(**found)
+    page = " ".join((ROOT / "docs" / "theory.md").read_text().split())
+    assert " ".join(quoted.replace("0.", ".").split()) in page
+    rows = found["uniform_by_V"].values()
+    for name, digits in (("mean", 3), ("least", 2)):
+        assert " / ".join(f"{row[name]:.{digits}f}".replace("0.", ".", 1) for row in rows) in page
+    near = found["horizons"]
+    assert "distance to the vertex {:.2f})".format(near["1"]["mean_distance_to_T"]).replace("0.", ".") in page
+    assert "at H = 4 it is {:.2f}".format(near["4"]["mean_distance_to_T"]).replace("0.", ".") in page
 
 
 def test_two_vertices_and_the_neighbourhood_of_a_vertex_leave_no_choice() -> None:
