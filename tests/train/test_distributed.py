@@ -116,20 +116,25 @@ def test_ranks_equal_accumulation_steps(tmp_path, doubles, size):
             torch.testing.assert_close(rank["gradients"][name], gradient, rtol=1e-10, atol=1e-13)
 
 
+def first_gradients(out, layout, micro_batch):
+    """Of a step in which nothing but the denominator depends on how its batch is cut."""
+    base = run_config(layout, micro_batch)
+    method = replace(base.method, path=PathConfig(coupling="independent"), distill=DistillConfig())
+    method = replace(method, loss=replace(method.loss, boundary_fraction=1.0))  # else a share of every micro-batch
+    config = replace(base, method=method, model=replace(base.model, dropout=0.0))
+    return take_steps(config, out, 1)[1][0]
+
+
 def test_one_denominator_however_the_batch_is_cut(tmp_path, doubles):
-    """Rows of different prompts: eight micro-batches of one row have the gradients of one batch of eight."""
-
-    def gradients(micro_batch):
-        base = run_config(micro_batch=micro_batch)
-        method = replace(base.method, path=PathConfig(coupling="independent"), distill=DistillConfig())
-        method = replace(method, loss=replace(method.loss, boundary_fraction=1.0))  # else a share of every micro-batch
-        config = replace(base, method=method, model=replace(base.model, dropout=0.0))
-        return take_steps(config, tmp_path / f"of-{micro_batch}", 1)[1][0]
-
-    whole, cut = gradients(8), gradients(1)
+    """Rows of different prompts: eight micro-batches of one row, and eight devices with one row each, have the
+    gradients of one batch of eight.
+    """
+    whole, cut = (first_gradients(tmp_path / f"of-{size}", "auto", size) for size in (8, 1))
+    ranks = workers.run(8, first_gradients, tmp_path / "ranks", "replicate", 1, folder=tmp_path)
     assert whole
     for name, gradient in whole.items():
-        torch.testing.assert_close(cut[name], gradient, rtol=1e-6, atol=1e-9, msg=name)
+        for other in (cut, *ranks):
+            torch.testing.assert_close(other[name], gradient, rtol=1e-6, atol=1e-9, msg=name)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
