@@ -39,7 +39,7 @@ def described(sampler: Sampler, options: Mapping[str, Any]) -> dict[str, Any]:
     """A setting as a row of results holds it: all options that the samples depend on.
 
     Budget, threshold and scorer, where the sampler has them, stand there in any case, so that rows can be compared: the
-    budget as it was asked for, the threshold as null where commits are spread.
+    budget as it was asked for, the threshold as null where it has no part.
     """
     chosen = sampler.with_options(**options)
     columns = {name: getattr(chosen, name) for name in ("nfe", "kappa", "scorer") if hasattr(chosen, name)}

@@ -76,11 +76,13 @@ def test_changes_are_read_as_strictly_as_a_configuration():
         ({"nfe": 0}, r"sample\.nfe=0 must be positive"),
         ({"scorer": "qualty"}, "did you mean 'quality'"),
         ({"scorer": "spread", "kappa": 0.5}, "kappa changes nothing where commits are spread"),
+        ({"sampler": "iterate", "kappa": 0.5}, "kappa changes nothing where sampler=iterate commits nothing"),
         ({"commit": False, "repetition_penalty": 1.0}, "repetition_penalty counts committed tokens"),
     ]:
         with pytest.raises(UsageError, match=message):
             TUNED.changed("dbtm", changes)
-    assert TUNED.changed("dbtm", {"scorer": "spread"}).threshold is None
+    for changes in ({"scorer": "spread"}, {"sampler": "iterate"}, {"sampler": "integrate"}):
+        assert TUNED.changed("dbtm", changes).threshold is None
     assert TUNED.changed("dbtm", {"commit": False}).repetition_penalty == 0
 
 

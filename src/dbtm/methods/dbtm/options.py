@@ -87,8 +87,8 @@ class Options(SampleConfig):
 
     @property
     def threshold(self) -> float | None:
-        """kappa where it has a part: commits that are spread know no threshold."""
-        return None if self.scorer == "spread" else self.kappa
+        """kappa where it has a part: commits that are spread, `iterate` and `integrate` know no threshold."""
+        return None if self.scorer == "spread" or self.sampler != "refine" else self.kappa
 
     def tuned_kappa(self, nfe: int) -> float:
         """The threshold for a budget: that of the largest tuned budget within it, else the plain one."""
@@ -112,7 +112,10 @@ class Options(SampleConfig):
         if options.sampler == "refine" and options.commit and options.scorer == "none":
             options = replace(options, nfe=1)  # all scores are 1: one round commits everything
         if options.threshold is None and "kappa" in changes:
-            raise UsageError("kappa changes nothing where commits are spread: leave it out, or use another scorer")
+            why = "commits are spread: leave it out, or use another scorer"
+            if options.sampler != "refine":
+                why = f"sampler={options.sampler} commits nothing: leave it out, or use sampler=refine"
+            raise UsageError(f"kappa changes nothing where {why}")
         holding = options.sampler == "iterate" or (options.sampler == "refine" and not options.commit)
         if "tolerance" in changes and not holding:
             raise UsageError("tolerance is for fixed points of what is held: use sampler=iterate, or commit=False")
