@@ -127,7 +127,9 @@ def test_currents_add_up_and_point_at_their_vertices() -> None:
 
 @pytest.mark.parametrize(("sigma", "a"), SETTINGS)
 def test_endpoint_form(sigma: float, a: float) -> None:
-    """prop-eq:endpoint-b: b = Z (eta - x) with eta on the simplex and Z = E[a / (1 - t) | I_t = x]."""
+    """prop-eq:endpoint-b: b = Z (eta - x) with Z = E[lambda_t | I_t = x], lambda_t = a / (1 - t), and the averaged
+    endpoint eta = E[lambda_t eta_1(t, x) | I_t = x] / Z, which is on the simplex.
+    """
     x = sigma * np.random.default_rng(4).standard_normal(3)
     form = endpoint_form(x, P3, sigma, a)
     assert form.eta.min() > 0
@@ -135,6 +137,13 @@ def test_endpoint_form(sigma: float, a: float) -> None:
     weight = over_time(lambda t: np.exp(log_marginal(t, x, P3, sigma, a)))
     rate = over_time(lambda t: a / (1 - t) * np.exp(log_marginal(t, x, P3, sigma, a)))
     assert np.exp(form.log_Z) == pytest.approx(rate / weight, rel=1e-8)
+    for j in range(3):
+
+        def endpoint(t: float, j: int = j) -> float:
+            return a / (1 - t) * np.exp(log_marginal(t, x, P3, sigma, a)) * denoiser(t, x, P3, sigma, a)[j]
+
+        assert form.eta[j] == pytest.approx(over_time(endpoint) / rate, rel=1e-8)
+    np.testing.assert_allclose(form.pull, form.eta - x, rtol=1e-12)
     np.testing.assert_allclose(autonomous_field(x, P3, sigma, a), rate / weight * (form.eta - x), rtol=1e-7, atol=1e-12)
 
 
