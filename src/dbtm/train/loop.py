@@ -9,38 +9,34 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dbtm import config as configuration
 from dbtm.checkpoint import folder as checkpoint
-from dbtm.checkpoint import weights as averaged
-from dbtm.checkpoint.loading import put, put_rows, refuse_misfit
+from dbtm.checkpoint.loading import refuse_misfit
 from dbtm.checkpoint.lock import RunLock
 from dbtm.checkpoint.migrate import read_config
-from dbtm.checkpoint.parts import Part
 from dbtm.checkpoint.together import SharedFolder
 from dbtm.config import RunConfig, TrainConfig
-from dbtm.core import rng
 from dbtm.core.device import pick_device
 from dbtm.core.errors import UsageError
-from dbtm.core.settings import changed_keys
 from dbtm.core.signals import StopOnSignal
 from dbtm.kernels.dispatch import no_compiling
 from dbtm.methods.base import Examples, backward, method_of
 from dbtm.nn import Backbone
 from dbtm.sampling import Sampler
-from dbtm.tasks.base import Task
 from dbtm.train import layout as layouts
+from dbtm.train import state
+from dbtm.train.batches import Split, check_batch, micro_batches
 from dbtm.train.callbacks import Callback, services
-from dbtm.train.distributed import LostPeer, World, listening, rows_here
+from dbtm.train.distributed import LostPeer, World, listening
 from dbtm.train.ema import EMA
 from dbtm.train.evaluating import together
 from dbtm.train.graph import GraphedBackward
 from dbtm.train.header import announce, header, trainer_header, watched
 from dbtm.train.metrics import Metrics
-from dbtm.train.optim import build_optimizers, load_state, schedule, set_learning_rate, state_tensors
+from dbtm.train.optim import build_optimizers, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
 from dbtm.train.prefetch import Prefetch
 from dbtm.train.steady import SteadyCheckpoint, ways_back
@@ -80,7 +76,7 @@ class Trainer:
         if self.device.type == "cuda" and self.world.size > 1:
             self.device = torch.device("cuda", self.world.local_rank)
             torch.cuda.set_device(self.device)
-        self.micro_batches, self.micro_size = self._split()
+        self.split = Split.of(config.train, self.world.rank, self.world.size)
         track = (*(["tensorboard"] if config.train.tensorboard else []), *config.train.track)
         self.callbacks = [*services(track), *callbacks] if self.world.first else []
         if out.exists() and not out.is_dir():
@@ -93,7 +89,7 @@ class Trainer:
         newest = self.newest = self._newest()
         if newest is not None and not resume:
             raise UsageError(f"{out} already holds a run: resume it, or choose another folder")
-        _check_batch(config.task)
+        check_batch(config.task)
         self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
         if self.world.first:
             config.task.prepare_evaluation()
@@ -101,7 +97,7 @@ class Trainer:
             refuse_misfit(method_of(read_config(newest)), checkpoint.read_shapes(newest, "model"), newest)
         self.method = method_of(config).start()
         if newest is None and config.train.init:
-            self._start_from(checkpoint.find(config.train.init))
+            state.start_from(self.method, checkpoint.find(config.train.init), self.files)
         self._place()
         self.step = 0
         if newest is not None:
@@ -141,18 +137,6 @@ class Trainer:
         with torch.device("meta"):
             return self.method.build()
 
-    def _split(self) -> tuple[int, int]:
-        """Accumulation: how many micro-batches this process runs in a step, and of how many rows."""
-        train, size = self.config.train, self.world.size
-        per_device, rest = divmod(train.batch, size)
-        micro = train.micro_batch or per_device
-        if rest or per_device % micro:
-            raise UsageError(
-                f"train.batch={train.batch} does not split into {size} device(s) x micro-batches of {micro}: "
-                "make it per-device batch x devices x accumulation"
-            )
-        return per_device // micro, micro
-
     def _prepare(self) -> None:
         """Precision, compilation, and how gradients are computed."""
         train = self.config.train
@@ -167,7 +151,7 @@ class Trainer:
         self.layout.ready(self.model, [*self.method.frozen.values()], self.graphed)
         for module in (self.model, *self.method.frozen.values()):
             module.trunk.recompute = train.recompute
-        scale = 1 / self.micro_batches
+        scale = 1 / self.split.micro_batches
         self.backward = (
             GraphedBackward(self.method, scale) if self.graphed else partial(backward, self.method, scale=scale)
         )
@@ -297,31 +281,8 @@ class Trainer:
         return sums
 
     def batches(self) -> Iterator[list[Examples]]:
-        """Micro-batches of every step from here on, on this process's device.
-
-        Global sample g = step * batch + i; micro-batch m of a step holds rows [m * micro, (m + 1) * micro) and runs on
-        rank m mod world: so one device with two accumulation steps sees what two devices see.
-        """
-        train = self.config.train
-        for step in range(self.step, train.steps):
-            out, targets = [], 0
-            for accumulation in range(self.micro_batches):
-                m = accumulation * self.world.size + self.world.rank
-                index = step * train.batch + m * self.micro_size + np.arange(self.micro_size)
-                batch = self.config.task.batch(index)
-                prompt = np.zeros(batch.tokens.shape, dtype=bool) if batch.prompt is None else batch.prompt
-                arrays = (np.asarray(batch.tokens, dtype=np.int64), prompt)
-                key_B = rng.fold(train.seed, step, torch.from_numpy(index))
-                place_B = torch.from_numpy(index - step * train.batch)
-                step_B = rng.fold(train.seed, step, -1).expand(len(key_B)).contiguous()
-                tensors = (*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays), key_B, place_B, step_B)
-                tokens, mask, keys, place, step_key = (t.to(self.device, non_blocking=True) for t in tensors)
-                seed = int(key_B[0]) & (2**63 - 1)
-                examples = Examples(tokens, mask, keys, step, dropout_seed=seed, place=place, step_key=step_key)
-                targets += int((~prompt).sum())
-                out.append(self.method.prepare(examples))
-            share = torch.tensor(targets / self.micro_batches, dtype=torch.float32, device=self.device)
-            yield [replace(examples, targets=share) for examples in out]
+        """Micro-batches of every step from here on, on this process's device."""
+        return micro_batches(self.config, self.method.prepare, self.split, self.step, self.device)
 
     # -- reporting and saving --------------------------------------------------------------------------------------
 
@@ -375,8 +336,8 @@ class Trainer:
             "optim": state_tensors(self.optimizers, self.model),
             **{name: module.state_dict() for name, module in self.method.frozen.items()},
         }
-        state = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
-        documents = {"config": configuration.dumps(self.config), "state": state}
+        counters = {"step": self.step, "samples": self.step * self.config.train.batch, "data": self.data_sha256}
+        documents = {"config": configuration.dumps(self.config), "state": counters}
         if self.world.first:
             self.lock.check()
         if self.shared is None:
@@ -401,75 +362,12 @@ class Trainer:
         checkpoint.prune(self.out, self.config.train.keep, self.config.train.milestones)
 
     def _load(self, folder: Path) -> None:
-        checkpoint.verify(folder, share=(self.world.rank, self.world.size))
-        saved, state = read_config(folder), checkpoint.read_state(folder)
-        _refuse_changes(saved, self.config, folder, () if "data" not in state else ("data",))
-        if state.get("data", self.data_sha256) != self.data_sha256:
-            raise UsageError(f"{folder} was trained on other data: resume it with those it had, wherever they lie now")
-        self.config = replace(self.config, train=replace(self.config.train, init=saved.train.init))
-        for name, module in {"model": self.model, "ema": self.ema.model, **self.method.frozen}.items():
-            with Part(folder, name) as part:
-                if self.layout.sharded:
-                    put_rows(module, part, rows_here)
-                else:
-                    put(module, {key: part.read(key) for key in part.entries}, part.where)
-        with Part(folder, "optim") as part:
-            try:
-                load_state(self.optimizers, self.model, part.shapes(), part.read)
-            except (KeyError, ValueError):
-                raise UsageError(f"{part.where} is damaged: it is not the state of these optimizers") from None
-        self.step = state["step"]
-        if self.step > self.config.train.steps:
-            raise UsageError(f"{folder} is already past train.steps={self.config.train.steps}: ask for more steps")
-
-    def _start_from(self, folder: Path) -> None:
-        """Fine-tuning or distillation: the averaged weights of another run, as the method takes them."""
-        names = {"config.json", *averaged.names(folder), *self.files.keys() & checkpoint.listed(folder, ()).keys()}
-        checkpoint.verify(folder, names)
-        config = read_config(folder)
-        self.method.check_teacher(config)
-        saved, now = configuration.to_dict(config), configuration.to_dict(self.config)
-        if self.config.model.self_condition:
-            saved["model"]["self_condition"] = True  # a slot that the checkpoint does not have begins empty
-        for name in changed_keys(saved["model"], now["model"], "model"):
-            raise UsageError(f"{folder} has another {name} than this run: they must be the same")
-        for name in names & self.files.keys():
-            if (folder / name).read_text(encoding="utf-8") != self.files[name]:
-                raise UsageError(f"{folder} was trained with another {name}: prepare the data as it was prepared there")
-        weights = averaged.read(folder)
-        try:
-            self.method.adopt(weights)
-        except RuntimeError:
-            whose = f"'{saved['method']['name']}' on '{saved['task']['name']}'"
-            raise UsageError(f"{folder} is a network of {whose}, whose weights do not fit this run's") from None
-
-
-def _refuse_changes(saved: RunConfig, now: RunConfig, folder: Path, free: tuple[str, ...] = ()) -> None:
-    """A resumed run keeps what it learns from and how; how long, how fast and how it is judged may change, and the
-    task's settings in `free`.
-    """
-    fixed = {"train": {"train.seed", "train.batch", "train.micro_batch"}, "optim": {"optim.name"}}
-    free_settings = {f"task.{name}" for name in (*now.task.evaluation_settings, *free)}
-    old, new = configuration.to_dict(saved), configuration.to_dict(now)
-    for section in ("method", "task", "model", "train", "optim"):
-        changed = changed_keys(old[section], new[section], section, free_settings.__contains__)
-        changed = [name for name in changed if section not in fixed or name in fixed[section]]
-        if changed:
-            name = "method" if changed[0] == "method.name" else changed[0]
-            raise UsageError(f"{folder} was trained with another {name}: resume it with the settings it had")
-
-
-def _check_batch(task: Task) -> None:
-    """Refuse a task whose examples do not have the promised shape, before anything is written."""
-    batch = task.batch(np.arange(2))
-    tokens, prompt = np.asarray(batch.tokens), batch.prompt
-    where = f"task '{task.name}': batch(index)"
-    if tokens.shape != (2, task.length) or tokens.dtype.kind not in "iu":
-        raise UsageError(f"{where} must give integers (B, {task.length}), not {tokens.dtype} {tokens.shape}")
-    if tokens.min() < 0 or tokens.max() >= task.vocab:
-        raise UsageError(f"{where} gives a token outside 0..{task.vocab - 1}")
-    if prompt is not None and (np.asarray(prompt).shape != tokens.shape or np.asarray(prompt).dtype != bool):
-        raise UsageError(f"{where} must give its prompt mask as booleans (B, {task.length})")
+        share, networks = (self.world.rank, self.world.size), {"model": self.model, "ema": self.ema.model}
+        checkpoint.verify(folder, share=share)
+        self.config = state.resumed(self.config, folder, self.data_sha256)
+        state.load_networks(folder, {**networks, **self.method.frozen}, self.layout.sharded)
+        state.load_optimizers(folder, self.optimizers, self.model)
+        self.step = state.step_of(folder, self.config)
 
 
 def fit(
