@@ -256,6 +256,23 @@ def stable() -> str:
     return "\n".join([*lines, "", f"One solve by the clock, with and without the check in turn: {each}.{also}"])
 
 
+def hard_arms() -> str:
+    """Self-conditioning and loops on hard puzzles, after a short run."""
+    rows = read("sudoku-hard")["rows"]
+    heads = {"4": "4, 2 loops", "4x4": "4, 4 loops"}
+    heads |= {f"revise-{k}{x}": f"revise {k}, {n} loops" for x, n in (("", 2), ("x4", 4)) for k in (16, 64)}
+    lines = [f"| puzzles | reads the round before | {' | '.join(heads.values())} |", "|---" * (len(heads) + 2) + "|"]
+    for kind, arm in dict.fromkeys((row["set"], row["arm"]) for row in rows):
+        here = {row["way"]: row for row in rows if (row["set"], row["arm"]) == (kind, arm)}
+        cells = []
+        for way in heads:
+            row = here[way]
+            trusted = f" ({row['stable_and_right']} of {row['stable']} stable right)" if "stable" in row else ""
+            cells.append(f"{100 * row['solved']:.1f}{trusted}")
+        lines.append(f"| {kind} | {'no' if arm == 'without' else 'yes'} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def paper_recipe() -> str:
     """`sudoku-paper` after what fitted, beside the paper's own end."""
     run, paper = read("sudoku-paper"), read("paper")["sudoku"]
@@ -592,7 +609,7 @@ def hardening() -> str:
 
 TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": (sudoku, text, referee),
-    "docs/sudoku.md": (sudoku_model, ablations, scorers, other_puzzles, puzzle_efforts, paper_recipe),
+    "docs/sudoku.md": (sudoku_model, ablations, scorers, other_puzzles, puzzle_efforts, hard_arms, paper_recipe),
     "docs/reasoning.md": (reasoning_small, stable),
     "docs/evaluation.md": (toys,),
     "docs/own.md": (own_examples,),

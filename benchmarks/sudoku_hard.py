@@ -33,12 +33,13 @@ ARMS: dict[str, tuple[str, ...]] = {
     "no own mistakes": ("method.ril.own=0",),
     "no un-commit": ("method.ril.uncommit=false",),
     "fixed loops": ("method.loops=[]",),
+    "no self-conditioning": ("model.self_condition=false",),
     "no hard data": ("task.puzzle_files=[]",),
     "quality where not held": ('method.ril.quality_on="open"',),
 }
 SEEDS = (0, 1)
 EFFORTS = ((2, 20), (20, 100))  # as in the recipe
-WAYS = ("1", "4", "16", "4+12", "16+48", "revise-16", "revise-64")
+WAYS = ("1", "1x4", "4", "4x4", "16x4", "4+12x4", "revise-16x4", "revise-64x4")
 TINY = (
     "model.width=32", "model.depth=2", "model.heads=2", "method.quality.width=16", "method.quality.depth=1",
     "method.ril.depths=[3]", "task.pool=12", "task.evaluate_n=4", "train.batch=8", "train.precision=fp32",

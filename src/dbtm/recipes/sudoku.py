@@ -56,7 +56,8 @@ def _method(depth: int, quality: QualityConfig) -> Config:
 
 def sudoku_hard() -> RunConfig:
     """Ours for the hardest puzzles, first stage: hard puzzles beside ordinary ones, rollouts that hold the map's own
-    mistakes and take them back, the quality head everywhere, and a number of loops that is drawn in every step.
+    mistakes and take them back, the quality head everywhere, a round that reads the one before, and a number of loops
+    that is drawn in every step. Start from the weights of `sudoku` (`--init sudoku`).
 
     The answer is a function of the clues: no transport. Puzzles that take a solver 20 guesses and more are slow to make
     (0.4 s each on one core), so that pools are small and symmetries many.
@@ -68,8 +69,9 @@ def sudoku_hard() -> RunConfig:
     return replace(
         base,
         recipe="sudoku-hard",
-        task=Sudoku(clues=((22, 26), (27, 31), (30, 30)), efforts=((2, 20), (20, 100)), pool=10_000),
-        method=Config(path=path, loss=loss, ril=ril, quality=ours.QUALITY, loops=(1, 2, 3)),
+        task=Sudoku(clues=((22, 26), (30, 30)), efforts=((2, 20), (20, 100)), pool=10_000),
+        model=replace(base.model, self_condition=True),
+        method=Config(path=path, loss=loss, ril=ril, quality=ours.QUALITY, loops=(2, 4)),
         train=replace(base.train, steps=12_000, batch=512, checkpoint_every=500, evaluate_every=500),
     )
 
@@ -83,7 +85,7 @@ def sudoku_hard_2() -> RunConfig:
         first,
         recipe="sudoku-hard-2",
         task=Sudoku(clues=((22, 26),), efforts=((2, 20), (20, 100)), pool=10_000, seed=2),
-        method=replace(first.method, ril=ril, loops=(2, 3, 4)),
+        method=replace(first.method, ril=ril),
         optim=replace(first.optim, lr=5e-4),
         train=replace(first.train, steps=4_000),
     )
