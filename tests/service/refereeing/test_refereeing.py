@@ -194,6 +194,9 @@ def test_settings_of_one_method_can_be_changed(tmp_path):
     assert plan.entries["ar"].config.optim.lr == 0.5
     assert plan.entries["mdlm"].config.optim.lr != 0.5
     assert {entry.config.optim.clip for entry in plan.entries.values()} == {2.0}
+    both = ("dbtm:sample.mean_from=3", "dbtm:method.posterior.weight=1")  # the first needs the second
+    sample = planned(request(tmp_path, "dbtm", changes=(*TINY, *both))).entries["dbtm"].config.sample
+    assert sample.mean_from == 3
     with pytest.raises(UsageError, match="'flm', which is not compared"):
         planned(request(tmp_path, "mdlm", changes=("flm:optim.lr=1",)))
 
