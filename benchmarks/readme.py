@@ -530,6 +530,17 @@ def referee() -> str:
     return "\n".join(lines)
 
 
+def referee_settings() -> str:
+    """Trials of DBTM's settings at the referee's budgets."""
+    rows, shown = read("referee-settings")["rows"], ("1", "2", "4", "8", "16")
+    lines = [f"| task | settings | steps | {' | '.join(f'{k} NFE' for k in shown)} |", "|---" * (len(shown) + 3) + "|"]
+    for row in rows:
+        metric = _comparison(row["task"])["metric"]
+        values = [number(row["values"][k], metric) for k in shown]
+        lines.append(f"| {row['task']} | {row['trial']} | {row['steps']} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
 def own_examples() -> str:
     """Share of right rows by NFE, with what shows a collapse beside it: different rows and entropy."""
     parts = []
@@ -614,7 +625,14 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/evaluation.md": (toys,),
     "docs/own.md": (own_examples,),
     "docs/speed.md": (speed, backbones, backbones_compiled, backbones_cpu),
-    "docs/referee.md": (referee_losses, referee_best, referee_markov, referee_sudoku_mini, markov_study),
+    "docs/referee.md": (
+        referee_losses,
+        referee_best,
+        referee_markov,
+        referee_sudoku_mini,
+        markov_study,
+        referee_settings,
+    ),
     "docs/maths.md": (programs,),
     "docs/methods.md": (methods_markov,),
     "docs/reproduce.md": (reproduction,),
