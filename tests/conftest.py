@@ -34,6 +34,14 @@ def _children_with_default_signals():
         yield
 
 
+@pytest.fixture(scope="module")
+def few_samples_measured():
+    """Quick measures of tasks with a known law draw few samples: for tests of what is around them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbtm.evals.quick.SAMPLES", 200)
+        yield
+
+
 @pytest.fixture
 def double():
     """float64 as the default dtype for the length of a test."""

@@ -200,7 +200,7 @@ def test_what_the_machine_cannot_do_is_one_line_too(dbtm, tmp_path, words, messa
     assert not before or before[0].startswith(("markov by dbtm", "own by dbtm")), "only the header of a run"
 
 
-def test_without_a_compiler_training_goes_on_and_says_so(dbtm, monkeypatch):
+def test_without_a_compiler_training_goes_on_and_says_so(dbtm, monkeypatch, few_samples_measured):
     monkeypatch.setenv("CXX", "no-such-compiler")
     sets = ["train.compile=true", "train.device=cpu", "train.steps=1", "optim.warmup=1", "train.batch=4"]
     code, out, err = dbtm("train", "markov", *[word for s in sets for word in ("--set", s)])

@@ -22,7 +22,7 @@ COMMANDS = [name for name in TARGETS if name.startswith("dbtm ")]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def warm():
+def warm(few_samples_measured):
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork
     warm_up()
 

@@ -28,7 +28,7 @@ def run(method, out, *changes, **more):
 
 
 @pytest.fixture(scope="module")
-def teachers(tmp_path_factory):
+def teachers(tmp_path_factory, few_samples_measured):
     folder = tmp_path_factory.mktemp("teachers")
     return {name: run(name, folder / name) for name in {METHODS.get(method).teacher for method in STUDENTS}}
 

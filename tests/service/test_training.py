@@ -14,6 +14,8 @@ from dbtm.methods import BUILT_IN
 from dbtm.service.training import TrainRequest, configuration, train
 from tests.service.conftest import TINY
 
+pytestmark = pytest.mark.usefixtures("few_samples_measured")
+
 RECIPES = {
     "markov": (),
     "sudoku-mini": ("task.pool=40", "task.evaluate_n=4"),

@@ -13,7 +13,7 @@ from tests.studio.client import running
 
 
 @pytest.fixture(scope="module")
-def own(prepared, tmp_path_factory):  # noqa: F811
+def own(prepared, tmp_path_factory, few_samples_measured):  # noqa: F811
     """A studio with a writer of programs, a writer of text token by token, and a map on the simplex."""
     home = tmp_path_factory.mktemp("own")
     asked = {

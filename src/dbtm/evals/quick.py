@@ -22,6 +22,7 @@ from dbtm.tasks.base import Task
 from dbtm.theory.flow import transport_map
 
 MOST_LOGITS = 1 << 28  # of one batch, 1 GiB in float32
+SAMPLES = 20_000  # per budget, of a task with a known law
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,11 @@ def _prompt(truth: Any) -> np.ndarray:
 
 
 def categorical(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """One step against the truth: total variation of 20,000 samples' frequencies and, for the map, agreement with the
+    """One step against the truth: total variation of the samples' frequencies and, for the map, agreement with the
     exact one.
     """
     budget = next(budgets(sampler, (1,)))
-    distance = task.distance(sampler.sample(20_000, seed=seed, **budget.options).tokens)
+    distance = task.distance(sampler.sample(SAMPLES, seed=seed, **budget.options).tokens)
     if sampler.method.name != "dbtm":
         return {"total_variation": distance, "score": -distance}
     x0, vertex = _exact_map(task.p, sampler.options.sigma or 1.0)  # type: ignore[attr-defined]
@@ -108,7 +109,7 @@ def own(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 def markov(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
     """Total variation of neighbours at 1, 2 and 4 evaluations, beside what independent positions can reach at best."""
     out = {
-        f"pair_tv_{budget.label}": task.pair_distance(sampler.sample(20_000, seed=seed, **budget.options).tokens)
+        f"pair_tv_{budget.label}": task.pair_distance(sampler.sample(SAMPLES, seed=seed, **budget.options).tokens)
         for budget in budgets(sampler, (1, 2, 4))
     }
     return {**out, "independent": task.independent_bound, "score": -next(iter(out.values()))}
