@@ -1,10 +1,18 @@
 """Shared by all tests: one thread a worker, so that two workers fill two cores and runs repeat bit for bit."""
 
+import time
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
 
+import numba
 import pytest
 import torch
 
+from dbtm import tasks
 from dbtm.config import ModelConfig, RunConfig, Shape
 from dbtm.methods.dbtm import DBTM, Config, Options, PosteriorConfig, QualityConfig, TransportMap
 from dbtm.sampling import Sampler
@@ -14,7 +22,24 @@ from tests.processes import default_signals_in_children
 
 torch.set_num_threads(1)
 
+DAY = 86_400  # seconds
 LONGEST = ("test_learning.py", "test_distributed.py")
+
+
+def pytest_configure(config):
+    """Keep compiled code from run to run, under a digest of all its sources; no module of it is imported yet.
+
+    numba itself looks at the file of a function alone, not at those of the functions that it calls.
+    """
+    sources = b"".join(path.read_bytes() for path in sorted(Path(tasks.__path__[0]).rglob("*.py")))
+    with suppress(AttributeError, OSError):  # no cache of pytest's, or no place for it
+        folder = config.cache.mkdir("numba") / sha256(sources).hexdigest()[:16]
+        folder.mkdir(exist_ok=True)
+        for other in folder.parent.iterdir():
+            if other != folder and other.stat().st_mtime < time.time() - DAY:  # no run uses it any more
+                rmtree(other, ignore_errors=True)
+        numba.config.CACHE_DIR = str(folder)
+        numba.njit = partial(numba.njit, cache=True)
 
 
 def pytest_collection_modifyitems(items):
