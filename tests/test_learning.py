@@ -23,7 +23,9 @@ def trained(run: RunConfig, folder: Path, **settings) -> Sampler:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_simplex_map_is_the_exact_flows(tmp_path, seed):
-    result = quick.evaluate(trained(recipe("simplex"), tmp_path, steps=500, seed=seed), seed)
+    run = recipe("simplex")
+    small = replace(run, model=replace(run.model, depth=1))
+    result = quick.evaluate(trained(small, tmp_path, steps=350, seed=seed), seed)
     assert result["total_variation"] <= 0.03
     assert result["agreement"] >= 0.95
 
