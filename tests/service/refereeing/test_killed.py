@@ -11,6 +11,7 @@ import pytest
 from dbtm.checkpoint import folder as checkpoint
 from dbtm.core.digest import sha256
 from dbtm.evals.referee.folder import Job, RefereeFolder
+from dbtm.service.refereeing import RefereeRequest, referee
 from tests.processes import default_signals_in_children, wait_until
 
 pytest.importorskip("fcntl", reason="locks of Unix")
@@ -19,8 +20,19 @@ SMALL = ["model.width=16", "model.depth=1", "model.heads=2", "train.batch=8", "t
 JOB = Job("mdlm", 0)
 
 
-def start(folder, seeds=1, flops="2e8"):
-    """`dbtm referee` on one run, long enough to be killed on the way."""
+FLOPS = 2e8  # of a run that is long enough to be killed on the way
+
+
+def request(folder):
+    """What `start` asks for, of this process."""
+    return RefereeRequest(
+        task="markov", folder=folder, methods=("mdlm",), flops=FLOPS, seeds=1, nfe=(1, 2), n=40, jobs=0, device="cpu",
+        changes=tuple(SMALL),
+    )  # fmt: skip
+
+
+def start(folder, seeds=1, flops=FLOPS):
+    """`dbtm referee` in a process of its own, which starts another for every run."""
     words = ["referee", "markov", "--out", folder, "--methods", "mdlm", "--flops", flops, "--seeds", seeds,
              "--nfe", "1,2", "--n", "40", "--jobs", 1, "--device", "cpu"]  # fmt: skip
     for change in SMALL:
@@ -57,7 +69,7 @@ def numbers(folder):
 
 def test_a_killed_comparison_ends_as_the_undisturbed_one(tmp_path):
     undisturbed, killed = RefereeFolder(tmp_path / "whole"), RefereeFolder(tmp_path / "killed")
-    finish(start(undisturbed.path))
+    referee(request(undisturbed.path))
     process = start(killed.path)
     run = killed.run(JOB) / "run"
     assert wait_until(lambda: checkpoint.latest(run)), "a first checkpoint"
@@ -75,7 +87,7 @@ def test_a_killed_comparison_ends_as_the_undisturbed_one(tmp_path):
 
 def test_two_processes_share_the_runs_of_a_folder(tmp_path):
     folder = RefereeFolder(tmp_path)
-    processes = [start(tmp_path, seeds=2, flops="6e7") for _ in range(2)]
+    processes = [start(tmp_path, seeds=2, flops=6e7) for _ in range(2)]
     for process in processes:
         finish(process)
     for seed in (0, 1):

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from dbtm.checkpoint.lock import RunLock
+from dbtm.core.errors import UsageError
 from dbtm.evals.referee.folder import Job, Plan, RefereeFolder, write
 from dbtm.service.progress import Cancelled, Progress
 from dbtm.service.refereeing.job import BUSY, NO_WEIGHTS, STOPPED, BusyError, NoWeightsError, Work, do
@@ -92,10 +94,18 @@ def _ended_one(schedule: Schedule, child: Child, progress: Progress) -> None:
 def _look_elsewhere(schedule: Schedule) -> None:
     """Runs of other processes: done by now, or given up there and to be done here."""
     left = [job for job in schedule.elsewhere if not schedule.folder.done(job, schedule.plan)]
-    schedule.elsewhere = []
-    schedule.waiting = left
+    schedule.elsewhere = [job for job in left if _held(schedule.folder, job)]  # a child would find that out in seconds
+    schedule.waiting = [job for job in left if job not in schedule.elsewhere]
     if left:
         time.sleep(5 * _ASK)
+
+
+def _held(folder: RefereeFolder, job: Job) -> bool:
+    try:
+        RunLock(folder.run(job)).refuse_if_held()
+    except UsageError:
+        return True
+    return False
 
 
 @contextmanager
