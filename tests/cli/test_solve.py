@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dbtm.cli import main
 from dbtm.cli import solve as module
 from dbtm.cli.solve import read_puzzle
 from dbtm.core.errors import UsageError
@@ -362,13 +363,17 @@ def test_an_unknown_demo_is_refused(command, tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_an_output_without_box_characters(encoding):
+def test_an_output_without_box_characters(monkeypatch, no_stdin, encoding):
     """As a Windows redirection or the POSIX locale has it: a frame of ASCII, and the exit code is the answer's."""
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run([sys.executable, "-m", "dbtm", "solve"], capture_output=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert b"+---------+" in done.stdout
-    assert done.stdout.isascii()
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "argv", ["dbtm", "solve"])
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    sys.stdout.flush()
+    assert not ended.value.code
+    assert b"+---------+" in written.getvalue()
+    assert written.getvalue().isascii()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="Unix")

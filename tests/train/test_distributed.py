@@ -344,7 +344,8 @@ def test_torchrun_trains_and_resumes(tmp_path):
         command += [str(workers.free_port()), "-m", "dbtm", "train", "markov", "--out", str(tmp_path)]
         command += ["--resume", "auto"]
         settings = ["train.batch=8", "train.log_every=1", "optim.warmup=1", "train.device=cpu"]
-        settings += ["model.width=16", "model.depth=1", "model.heads=2"]  # the last step is followed by an evaluation
+        settings += ["model.width=16", "model.depth=1", "model.heads=2"]
+        settings += ["task.vocab=3", "task.length=2"]  # the last step is followed by an evaluation of 60,000 samples
         for setting in (f"train.steps={steps}", *settings):
             command += ["--set", setting]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}

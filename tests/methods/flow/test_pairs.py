@@ -75,12 +75,12 @@ def test_a_split_batch_has_the_same_pairs(cut):
 
 @pytest.mark.parametrize(("s", "u", "t"), [(0.2, 0.45, 0.7), (0.0, 0.3, 0.9), (0.5, 0.6, 0.62)])
 def test_two_exact_steps_are_one(s, u, t):
-    network = Exact(lambda x, a, b: two_time(x, a, b, steps=1_000), learn=False)
+    network = Exact(lambda x, a, b: two_time(x, a, b, steps=500), learn=False)
     times = tuple(torch.tensor([x], dtype=torch.float64) for x in (s, u, t))
     linear = tuple(x[:, None].expand(1, L) for x in times)
     read = lambda h, times: network.hidden(h, times=times)[0]  # noqa: E731
     target = two_steps(read, Readout(network, 0.0), X, times, linear)(torch.arange(L))
-    want = two_time(X, times[0], times[2], steps=2_000)[0]
+    want = two_time(X, times[0], times[2], steps=1_000)[0]
     torch.testing.assert_close(target, want, atol=1e-10, rtol=0)
     if (s, t) == (0.2, 0.7):
         torch.testing.assert_close(target, DELTA_2_7[0], atol=1e-6, rtol=0)
@@ -90,7 +90,7 @@ def test_two_exact_steps_are_one(s, u, t):
 def test_the_eulerian_teacher_is_the_exact_map(s, t):
     """Derivatives of log delta by central differences of the exact flow; logits are known up to a constant."""
     s, t = (torch.tensor([x], dtype=torch.float64) for x in (s, t))
-    want, log = two_time(X, s, t, steps=2_000), lambda *inputs: two_time(*inputs, steps=2_000).log()
+    want, log = two_time(X, s, t, steps=500), lambda *inputs: two_time(*inputs, steps=500).log()
     d = denoiser(X, s)
     b, e = (d - X) / (1 - s), 1e-5
     dz = (log(X + e * b, s + e, t) - log(X - e * b, s - e, t)) / (2 * e)
