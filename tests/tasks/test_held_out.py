@@ -1,5 +1,7 @@
 """What every task answers to an evaluation: examples that are never trained on, and a measure of its own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,19 @@ def test_chains_held_out_are_new_draws_of_the_same_law(task):
     assert np.array_equal(held_out[:10], task.held_out_examples(10).tokens)
     if isinstance(task, Markov):
         assert not {row.tobytes() for row in trained} & {row.tobytes() for row in held_out}
+
+
+@pytest.mark.parametrize("chain", [{}, {"chain_seed": 1}, {"peak": 1.0}])
+def test_the_bound_is_between_the_least_of_a_grid_and_the_right_marginals(chain):
+    """Of two states: what independent positions reach at best, which depends on the chain alone."""
+    task = Markov(vocab=2, **chain)
+    shares = np.linspace(0, 1, 501)
+    marginals = np.stack([shares, 1 - shares], 1)
+    products = marginals[:, None, :, None] * marginals[None, :, None, :]
+    least = 0.5 * np.abs(products - task.pairs).sum((-2, -1)).min()
+    right = 0.5 * np.abs(np.outer(task.stationary, task.stationary) - task.pairs).sum()
+    assert least - 1e-3 <= task.independent_bound <= right
+    assert replace(task, length=3, seed=5).independent_bound == task.independent_bound
 
 
 def test_puzzles_held_out_are_not_in_the_pool():

@@ -9,9 +9,12 @@ import sys
 import pytest
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.lock import RunLock
 from dbtm.core.digest import sha256
+from dbtm.core.errors import UsageError
 from dbtm.evals.referee.folder import Job, RefereeFolder
-from dbtm.service.refereeing import RefereeRequest, referee
+from dbtm.service.refereeing import RefereeRequest, planned, referee
+from dbtm.service.refereeing.schedule import Schedule, _look_elsewhere
 from tests.processes import default_signals_in_children, wait_until
 
 pytest.importorskip("fcntl", reason="locks of Unix")
@@ -52,9 +55,6 @@ def finish(process):
 
 def held(folder):
     """Whether a process still works on the run."""
-    from dbtm.checkpoint.lock import RunLock
-    from dbtm.core.errors import UsageError
-
     try:
         RunLock(folder.run(JOB)).refuse_if_held()
     except UsageError:
@@ -97,3 +97,15 @@ def test_two_processes_share_the_runs_of_a_folder(tmp_path):
         records = (folder.run(job) / "run" / "metrics.jsonl").read_text().splitlines()
         steps = [json.loads(line)["step"] for line in records]
         assert steps == sorted(set(steps)), "trained once, by one of them"
+
+
+def test_a_run_of_another_process_waits_for_its_lock(tmp_path):
+    folder = RefereeFolder(tmp_path)
+    plan = planned(request(tmp_path))
+    schedule = Schedule(folder, plan, "cpu", [], elsewhere=[JOB])
+    lock = RunLock(folder.run(JOB)).take()
+    _look_elsewhere(schedule)
+    assert (schedule.elsewhere, schedule.waiting) == ([JOB], [])
+    lock.release()
+    _look_elsewhere(schedule)
+    assert (schedule.elsewhere, schedule.waiting) == ([], [JOB])
