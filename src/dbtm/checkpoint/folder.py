@@ -70,6 +70,33 @@ def write(
     return folder
 
 
+def rewrite(folder: Path, documents: Mapping[str, str]) -> None:
+    """Replace {name: text} of a checkpoint's JSON: a folder of the same files otherwise takes its place, whole."""
+    temporary = folder.with_name(f".writing-{folder.name}-{own_name()}")
+    manifest = listed(folder, ())
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(folder, temporary, symlinks=True, copy_function=_link)
+        for name, text in documents.items():
+            atomic.write_bytes(temporary / f"{name}.json", text.encode())  # a file of its own, no longer a link
+            manifest[f"{name}.json"] = sha256(temporary / f"{name}.json")
+        atomic.write_bytes(temporary / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+        put_in_place(temporary, folder)
+    except OSError as error:  # of which shutil has one without a number
+        reason = error.strerror or str(error).split("\n")[0][:200]
+        raise UsageError(f"cannot change {folder}: {reason}; it is as it was") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _link(source: str, target: str) -> None:
+    """The same file under a second name; a copy where the file system has no such links."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
 def fill(
     temporary: Path,
     tensors: dict[str, dict[str, torch.Tensor]],
@@ -94,10 +121,11 @@ def put_in_place(temporary: Path, folder: Path) -> None:
     """Sync a complete folder and give it its name."""
     for path in [*temporary.iterdir(), temporary]:
         atomic.sync(path)
-    if folder.exists():  # the same step again (a resumed run): the old one steps aside first
-        _remove(folder)
+    aside = _step_aside(folder) if folder.exists() else None  # the same step again: a resumed run, or a rewritten one
     temporary.rename(folder)
     atomic.sync(folder.parent)
+    if aside is not None:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def own_name() -> str:
@@ -118,10 +146,15 @@ def _dead(leftover: Path) -> bool:
 
 def _remove(folder: Path) -> None:
     """Delete a checkpoint so that a kill on the way never leaves half of it under its name."""
+    shutil.rmtree(_step_aside(folder), ignore_errors=True)
+
+
+def _step_aside(folder: Path) -> Path:
+    """Rename a checkpoint to something that is swept up."""
     aside = folder.with_name(f".removing-{folder.name}-{own_name()}")
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    return aside
 
 
 def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:

@@ -38,6 +38,7 @@ from dbtm.cli import (
     sweep,
     theory,
     train,
+    tune,
 )
 from dbtm.cli.console import complain
 from dbtm.core.errors import UsageError, out_of_memory
@@ -54,6 +55,7 @@ app.command("train")(train.train)
 app.command("plan")(plan.plan)
 app.command("plot")(plot.plot)
 app.command("pack")(pack.pack)
+app.command("tune")(tune.tune)
 app.command("export")(export.export)
 app.command("sample")(sample.sample)
 app.command("studio")(studio.studio)

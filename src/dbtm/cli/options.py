@@ -33,6 +33,7 @@ SAMPLER: dict[str, Any] = {
     "nfe": _option(int, "Network evaluations: the budget of refinement rounds."),
     "kappa": _option(float, "Commit what scores at least this (default: tuned for the budget)."),
     "scorer": _option(str, "What is committed first: confidence, quality, spread or none."),
+    "rounds": _option(str, "Where commits are spread: equal numbers per round, or planned ones (dbtm tune)."),
     "temperature": _option(float, "0 takes the most likely token."),
     "top_p": _option(float, "ar, mdlm: draw from the most likely tokens that together reach this probability."),
     "order": _option(str, "mdlm: unmask at random, by confidence or by the probability of what was drawn."),

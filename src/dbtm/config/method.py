@@ -35,6 +35,11 @@ class SampleConfig(Section):
 
     section: ClassVar[str] = "sample"
 
+    @property
+    def tunes(self) -> bool:
+        """Whether some of these are tuned on the trained weights when a run ends (`Method.tune`)."""
+        return False
+
     def changed(self, method: str, changes: dict[str, Any]) -> Self:
         """These options with some changed; those that this sampler lacks are refused."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}

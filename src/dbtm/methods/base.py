@@ -225,6 +225,12 @@ class Method(Generic[Settings, SampleOptions]):
         """
         return network
 
+    def tune(self, network: Backbone, given: Given) -> SampleOptions:
+        """The options in the run's settings with what follows from trained weights filled in. `given` are complete
+        examples of the task, `clean` where they have a prompt.
+        """
+        raise UsageError(f"the sampler of '{self.name}' has nothing to tune")
+
     def check_options(self, options: SampleOptions) -> None:
         """Refuse options that this run's network has no part for."""
 

@@ -25,5 +25,5 @@ def own() -> RunConfig:
         ),
         optim=replace(ours.optim(warmup=50), lr=2e-3),  # networks are small
         train=TrainConfig(steps=10_000, batch=128, log_every=50, checkpoint_every=500, evaluate_every=1_000),
-        sample=Options(nfe=8, scorer="spread", fresh_noise=False),
+        sample=Options(nfe=8, scorer="spread", rounds="planned", fresh_noise=False),
     )

@@ -21,6 +21,7 @@ from dbtm.core.device import device_name, pick_device
 from dbtm.core.errors import UsageError
 from dbtm.evals import quick
 from dbtm.recipes import PAPER, recipe, sizes
+from dbtm.service.tuning import tune_finished
 from dbtm.train import loop
 from dbtm.train.callbacks import Callback
 from dbtm.train.pace import OPEN
@@ -123,11 +124,13 @@ def fit(
     """Train a run and return the folder of its last checkpoint; the task is measured on the way and at the end.
 
     With `minutes`, train.steps is set to what fits into them, measured as the run goes. `callbacks` hear every number
-    of the run.
+    of the run. Options of the sampler that are tuned on trained weights are tuned at the end.
     """
     if os.environ.get("RANK", "0") == "0":  # the process that evaluates
         quick.judge_of(config.task, pick_device(config.train.device))
-    return loop.fit(config, out, resume, max_seconds, minutes, quick.on_the_way, callbacks, _smaller(config))
+    folder = loop.fit(config, out, resume, max_seconds, minutes, quick.on_the_way, callbacks, _smaller(config))
+    tune_finished(folder)
+    return folder
 
 
 SMALLER = {"text": "text-tiny", "sudoku": "sudoku-mini", "own": "a smaller size, or a number of minutes"}

@@ -8,6 +8,7 @@ from dbtm.simplex.coupling import assignment, ot_cost
 from dbtm.simplex.interpolant import State, interpolate, one_hot, partial_context
 from dbtm.simplex.noise import Noise
 from dbtm.simplex.phase import commitment_time
+from dbtm.simplex.plan import plan_rounds
 from dbtm.simplex.schedule import alpha, alpha_rate
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "one_hot",
     "ot_cost",
     "partial_context",
+    "plan_rounds",
     "spread",
 ]

@@ -1,5 +1,7 @@
 """The commit rule (eq:commit-rule): threshold union floor, as a set."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,16 @@ def floor_count(remaining: Tensor, round: int, rounds: int) -> Tensor:
     """n_r = ceil(|R_r| / (k - r + 1)): what round r of k (counted from 1) must commit so that round k can finish."""
     left = rounds - round + 1
     return (remaining + left - 1) // left
+
+
+def planned_count(free: Tensor, remaining: Tensor, sizes: Sequence[int], round: int) -> Tensor:
+    """What round r (counted from 1) of a plan must commit: what is missing of ceil(free (s_1 + .. + s_r) / sum s), and
+    at least one. `free` is what was to be generated at first: a plan made for another number of positions is scaled,
+    and its last round commits everything in any case.
+    """
+    total, so_far = sum(sizes), sum(sizes[:round])
+    due = (free * so_far + total - 1) // total
+    return (due - (free - remaining)).clamp(min=1)
 
 
 def top(score_BL: Tensor, among_BL: Tensor, count_B: Tensor) -> Tensor:
@@ -37,13 +49,16 @@ def spread(length: int, device: torch.device | None = None, turn_B: Tensor | Non
     return -reversed_bits / 2**bits
 
 
-def commit(score_BL: Tensor, committed_BL: Tensor, round: int, rounds: int, kappa: float) -> Tensor:
+def commit(
+    score_BL: Tensor, committed_BL: Tensor, round: int, rounds: int, kappa: float, count_B: Tensor | None = None
+) -> Tensor:
     """C_r = C_{r-1} + {l: q_l >= kappa} + top_{n_r}(R_r; q), as a mask.
 
     `committed_BL` is C_{r-1} with the prompt in it; `round` counts from 1. After round k everything is committed.
-    A score that is not a number counts as the lowest.
+    A score that is not a number counts as the lowest. n_r is `count_B`, where that is given.
     """
     score_BL = torch.nan_to_num(score_BL, nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
     remaining_BL = ~committed_BL
-    count_B = floor_count(remaining_BL.sum(-1), round, rounds)
+    if count_B is None:
+        count_B = floor_count(remaining_BL.sum(-1), round, rounds)
     return committed_BL | (remaining_BL & (score_BL >= kappa)) | top(score_BL, remaining_BL, count_B)

@@ -8,6 +8,7 @@ from dbtm.core.errors import UsageError
 from dbtm.core.limits import MOST_EVALUATIONS
 
 MOST_LOOPS = 1024  # as of model.loops
+MOST_POSITIONS = 2**31 - 1  # of a plan: products with a length stay whole numbers of 63 bits
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class Options(SampleConfig):
     """Tuned thresholds: (budget, kappa), smallest budget first."""
     scorer: Literal["confidence", "quality", "spread", "none"] = "confidence"
     """What is committed first."""
+    rounds: Literal["equal", "planned"] = "equal"
+    """How many positions a round commits where commits are spread. equal: the same number in every round. planned: as
+    plan_by_nfe has it, which is made when training ends; equal for budgets that have no plan."""
+    plan_by_nfe: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Planned rounds: (budget, positions that each round commits); scaled to the positions that are to be generated."""
     commit: bool = True
     """Commit tokens, or hold distributions."""
     rule: Literal["commit", "revise"] = "commit"
@@ -80,10 +86,35 @@ class Options(SampleConfig):
                 "sample.scorer=quality was trained at noisy states: with sample.mean_from, set sample.scorer to "
                 "confidence or spread"
             )
+        self._check_plans()
         if self.loops and self.sampler == "integrate":
             raise UsageError("sample.loops has no part in sample.sampler=integrate: leave it at 0")
         if self.sigma is not None:
             self.positive("sigma")
+
+    def _check_plans(self) -> None:
+        budgets = set[int]()
+        for number, (nfe, sizes) in enumerate(self.plan_by_nfe):
+            name = f"sample.plan_by_nfe[{number}]"
+            if not 1 <= nfe <= MOST_EVALUATIONS or nfe in budgets:
+                raise UsageError(f"{name} is for {nfe} evaluations: 1 to {MOST_EVALUATIONS} are allowed, each once")
+            if not 1 <= len(sizes) <= nfe or min(sizes) < 1 or sum(sizes) > MOST_POSITIONS:
+                raise UsageError(f"{name} must have 1 to {nfe} rounds of at least 1 position, {MOST_POSITIONS} in all")
+            budgets.add(nfe)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether rounds commit positions in the fixed order that is spread."""
+        return self.sampler == "refine" and self.rule == "commit" and self.commit and self.scorer == "spread"
+
+    @property
+    def tunes(self) -> bool:
+        return self.rounds == "planned" and self.spreads
+
+    @property
+    def plan(self) -> tuple[int, ...]:
+        """The positions that each round commits, where that is planned; empty: equal rounds."""
+        return dict(self.plan_by_nfe).get(self.nfe, ()) if self.tunes else ()
 
     @property
     def threshold(self) -> float | None:
@@ -116,6 +147,11 @@ class Options(SampleConfig):
             if options.sampler != "refine":
                 why = f"sampler={options.sampler} commits nothing: leave it out, or use sampler=refine"
             raise UsageError(f"kappa changes nothing where {why}")
+        if changes.get("rounds") == "planned" and not (options.tunes and options.plan_by_nfe):
+            raise UsageError(
+                "rounds=planned needs commits that are spread, and plans: leave it out, or set scorer=spread and make "
+                "plans with `dbtm tune`"
+            )
         holding = options.sampler == "iterate" or (options.sampler == "refine" and not options.commit)
         if "tolerance" in changes and not holding:
             raise UsageError("tolerance is for fixed points of what is held: use sampler=iterate, or commit=False")
@@ -156,4 +192,6 @@ class Options(SampleConfig):
             names += ["rule"] if self.rule != "commit" else []
             settings |= {} if self.commit else stopping
         names += ["check"] if self.check else []
+        if self.plan:
+            settings |= {"rounds": "planned", "plan_by_nfe": [[self.nfe, [*self.plan]]]}  # as JSON has it
         return settings | {name: getattr(self, name) for name in names}

@@ -4,7 +4,7 @@
     for r = 1 .. k:
         f <- map(x);  x_hat <- argmax f (or a sample);  q <- confidence of x_hat, or the quality head
         C_r <- C_{r-1} + {q >= kappa} + the n_r best of the rest              (eq:commit-rule)
-               or, whatever q is, n_r positions that are spread over the rest (scorer "spread")
+               or, whatever q is, n_r positions that are spread over the rest (scorer "spread"; n_r may be planned)
         x <- x_hat on C_r, fresh noise elsewhere                              (commit)
                or, from round `mean_from` on, 0 elsewhere, the prior's mean, where T says what the context alone allows
           or T(x) on C_r, fresh noise elsewhere                               (non-commit)
@@ -30,7 +30,7 @@ from dbtm.sampling.prior import Prior
 from dbtm.sampling.trace import Trace
 from dbtm.sampling.watch import Watch
 from dbtm.simplex import Noise, commit, spread
-from dbtm.simplex.commit import top
+from dbtm.simplex.commit import planned_count, top
 
 # streams of random numbers; a sample's noise depends on (seed, sample index, round) only
 NOISE, CHOICE = 100, 101
@@ -103,7 +103,9 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
         order = score if by_position is None else by_position.expand_as(score)
         clean, was_held, before, p = given.clean[active], held, p, None
         if options.commit:
-            committed = commit(order, committed, r, options.nfe, options.kappa)
+            free_B, left_B = (~clean).sum(-1), (~committed).sum(-1)
+            count_B = planned_count(free_B, left_B, options.plan, r) if options.plan else None
+            committed = commit(order, committed, r, options.nfe, options.kappa, count_B)
         else:
             held = _hold(order, clean, r, options)
             held_BL[active] = clean | held

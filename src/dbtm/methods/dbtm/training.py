@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,11 +17,13 @@ from dbtm.losses.head import Adaptive, HeadLosses, chunked_head
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.methods.dbtm.config import NO_POSTERIOR, Config
+from dbtm.methods.dbtm.denoising import denoising
 from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
 from dbtm.methods.dbtm.exported import ExportedRounds
 from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.options import Options
+from dbtm.methods.dbtm.planning import plan_by_nfe
 from dbtm.methods.dbtm.refine import Evaluator
 from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
@@ -29,7 +32,6 @@ from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
 from dbtm.simplex import Noise, State, assignment, commitment_time, interpolate, partial_context, spread
 
-TIMES = 8  # of the denoising cross-entropy, for every example
 SHARED_PASS_LIMIT = 0.25  # boundary rows per row at I_t, up to which they share its pass
 
 
@@ -360,29 +362,20 @@ class DBTM(Method[Config, Options]):
         if options.mean_from and not self.settings.posterior.weight:
             raise UsageError(NO_POSTERIOR)
 
-    @torch.no_grad()
     def denoising(self, network: Backbone, examples: Examples) -> Likelihood:
-        """CE(T(I_t), x1) on the noisy positions of I_t, at stratified times t and with independent noise; context as in
-        training. Per example, the mean over times of the sum over noisy positions, and of their number.
-        """
-        sums_B, count_B = (torch.zeros(len(examples.tokens), dtype=torch.float64) for _ in range(2))
-        sums_B, count_B = sums_B.to(examples.tokens.device), count_B.to(examples.tokens.device)
-        path, length = self.settings.path, examples.tokens.shape[1]
-        for i in range(TIMES):
-            key_B = rng.fold(examples.sample_key, TIME, i)
-            t_B = ((rng.uniform(rng.fold(key_B, TIME), 1)[:, 0] + i) / TIMES).float().clamp(max=1 - 2**-24)
-            f_B = rng.uniform(rng.fold(key_B, FRACTION), 1)[:, 0] * float(path.context)
-            u_BL = rng.uniform(rng.fold(key_B, CONTEXT), length)
-            clean_BL, t_BL = partial_context(t_B, f_B, u_BL, examples.prompt)
-            dtype = torch.promote_types(network.embedding.dtype, torch.float32)
-            noise = Noise(rng.fold(key_B, NOISE), length, self.shape.vocab, path.sigma, dtype)
-            state = interpolate(examples.tokens, noise, clean_BL, t_BL.to(dtype), path.a)
-            h = network.embed(State(state.tokens, state.alpha, state.noise), network.embed_noise(noise))[0]
-            log_p = network.logits(h)[0].double().log_softmax(-1)
-            ce_BL = -log_p.gather(-1, examples.tokens[..., None]).squeeze(-1)
-            sums_B += (ce_BL * ~clean_BL).sum(-1) / TIMES
-            count_B += (~clean_BL).sum(-1) / TIMES
-        return Likelihood(sums_B, count_B, exact=False)
+        return denoising(network, examples, self.settings.path)
+
+    def tune(self, network: Any, given: Given) -> Options:
+        """The run's options with rounds planned."""
+        options = self.options()
+        if not options.spreads:
+            raise UsageError(
+                f"sample.scorer={options.scorer} of this model chooses by its own scores how many positions a round "
+                "commits: rounds are planned where commits are spread"
+            )
+        plans = plan_by_nfe(Evaluator.plain(network), given, options)
+        assert isinstance(self.config.sample, Options)
+        return replace(self.config.sample, rounds="planned", plan_by_nfe=plans)
 
     def evaluator(self, network: TransportMap, replay: bool) -> Evaluator:
         plain = Evaluator.plain(network)

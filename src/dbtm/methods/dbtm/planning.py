@@ -1,0 +1,79 @@
+"""Planned rounds of a trained map: the entropy of what it proposes at the states that its sampler visits.
+
+H[m, i] of `simplex.plan` is the entropy of place i of the spread order given the first m places, averaged over examples
+of the task. The map estimates it: the m places hold an example's tokens, the others noise or, where the sampler's
+rounds have it so, the prior's mean.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dbtm.core import rng
+from dbtm.core.errors import UsageError
+from dbtm.methods.dbtm.options import Options
+from dbtm.methods.dbtm.refine import Evaluator, embed_state
+from dbtm.sampling.given import Given
+from dbtm.simplex import spread
+from dbtm.simplex.plan import MOST_PLACES, filled, known_counts, plans
+
+BUDGETS = (*range(2, 17), 32)
+"""Network evaluations that plans are made for; one round has no choice."""
+DRAW = 105  # stream of random numbers
+NUMBERS = 1 << 26  # of probabilities and what is made of them, at once
+
+
+def plan_by_nfe(
+    network: Evaluator, given: Given, options: Options, budgets: Iterable[int] = BUDGETS, draws: int = 8
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Plans for budgets below the number of free positions; from there on every round commits one."""
+    H = place_entropies(network, given, options, draws)
+    return tuple(plans(H, [k for k in budgets if k < len(H)] or [len(H)]).items())
+
+
+@torch.no_grad()
+def place_entropies(network: Evaluator, given: Given, options: Options, draws: int = 8, seed: int = 0) -> np.ndarray:
+    """H (F, F) in nats, F the most free positions of a row. A row with fewer counts its places in shares of them.
+
+    A map from noise draws from the joint law: the noise decides much of what T proposes, and the entropy of T at one x0
+    is below that of the law, down to nothing where the map is good. T is therefore averaged over `draws` of noise per
+    row before its entropy is taken. The prior's mean is a single state, where T is the law itself.
+    """
+    given = given.rows(~given.clean.all(-1))
+    if not len(given.tokens):
+        raise UsageError("there is nothing to plan: every position of these rows is given")
+    free_B = (~given.clean).sum(-1)
+    F = int(free_B.max())
+    if F > MOST_PLACES:
+        raise UsageError(f"rounds of {F:,} positions are too long to plan: {MOST_PLACES:,} are the most")
+    network = network.looped(options.loops)
+    key_B = rng.fold(seed, DRAW, given.index)
+    order_BL = torch.where(given.clean, torch.inf, -spread(given.clean.shape[1], given.clean.device)).argsort(-1)
+    place_BF = torch.arange(F, device=free_B.device) * free_B[:, None] // F
+    at_BF = order_BL.gather(1, place_BF)  # where the places of the order lie in every row
+    rows = {}
+    for m in known_counts(F):
+        known = given.clean | (order_BL.argsort(-1) < place_BF[:, m, None])
+        at_mean = options.mean_from == 1 or (options.mean_from > 1 and m > 0)
+        keys: list[Tensor | None] = [None] if at_mean else [rng.fold(key_B, draw) for draw in range(draws)]
+        parts = _entropies(network, given.tokens, known, at_BF[:, m:], keys, options)
+        rows[m] = torch.cat([*parts]).mean(0).cpu().numpy()
+    return filled(rows)
+
+
+def _entropies(
+    network: Evaluator, tokens: Tensor, known: Tensor, at_BN: Tensor, keys: list[Tensor | None], options: Options
+) -> Iterator[Tensor]:
+    """(B, N) entropies of T at some positions, averaged over noise, as many rows at a time as fit."""
+    vocab = network.model.shape.vocab
+    for rows in torch.arange(len(tokens), device=tokens.device).split(max(1, NUMBERS // (vocab * at_BN.shape[1]))):
+        p, index = torch.zeros(()), at_BN[rows, :, None]
+        for key_B in keys:
+            noise_B = None if key_B is None else key_B[rows]
+            h = embed_state(network, tokens[rows], known[rows], noise_B, options)
+            trunk = network.hidden(h if key_B is None else network.model.condition(h, None))
+            states = trunk.gather(1, index.expand(-1, -1, trunk.shape[-1]))
+            p = p.to(trunk.device) + network.model.head(states)[0].double().softmax(-1) / len(keys)
+        yield torch.special.entr(p).sum(-1)

@@ -1,0 +1,83 @@
+"""Tuning: what a sampler's options owe to the trained weights, written into their checkpoint."""
+
+import os
+import sys
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from dbtm import config as configuration
+from dbtm.checkpoint import folder as checkpoint
+from dbtm.checkpoint.loading import PACKAGED, find, load
+from dbtm.checkpoint.lock import RunLock
+from dbtm.checkpoint.migrate import read_config
+from dbtm.config import RunConfig, SampleConfig
+from dbtm.core.errors import UsageError
+from dbtm.methods.base import Method
+from dbtm.tasks.base import Batch, Task
+
+EXAMPLES = 256
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A checkpoint whose options were tuned."""
+
+    folder: Path
+    options: SampleConfig
+    """The section `sample` of its configuration."""
+
+
+def tune(source: str | Path, data: Path | None = None, device: str = "auto") -> Tuned:
+    """Tune the options of a checkpoint's sampler on held-out examples of its task, or on training examples where none
+    are held out, and write them into its config.json. `data` is where the data are now.
+    """
+    folder = find(source)
+    if folder.resolve().is_relative_to(PACKAGED.resolve()):
+        raise UsageError(f"'{source}' is a model of the package, which stays as it is: copy its folder first")
+    sampler = load(folder, device)
+    assert isinstance(sampler.method, Method)
+    assert sampler.task is not None
+    examples = _examples(sampler.task if data is None else _moved(sampler.task, data))
+    prompt = np.zeros(examples.tokens.shape, dtype=bool) if examples.prompt is None else np.array(examples.prompt)
+    options = sampler.method.tune(sampler.network, sampler.given(examples.tokens, prompt))
+    config = replace(read_config(folder), sample=options)
+    lock = RunLock(folder.parent) if (folder.parent / RunLock(folder.parent).path.name).is_file() else None
+    try:
+        if lock is not None:
+            lock.take()
+        checkpoint.rewrite(folder, {"config": configuration.dumps(config)})
+    finally:
+        if lock is not None:
+            lock.release()
+    return Tuned(folder, options)
+
+
+def tune_finished(folder: Path) -> None:
+    """Tune the last checkpoint of a run that asks for it (`SampleConfig.tunes`). A run that was stopped on its way is
+    left alone; what cannot be tuned is a warning, for the run itself is well.
+    """
+    config = read_config(folder)
+    if not config.sample.tunes or os.environ.get("RANK", "0") != "0" or not _complete(folder, config):
+        return
+    try:
+        tune(folder, device=config.train.device)
+    except UsageError as error:
+        print(f"warning: the sampler is not tuned: {error}", file=sys.stderr)
+
+
+def _complete(folder: Path, config: RunConfig) -> bool:
+    return bool(checkpoint.read_state(folder)["step"] >= config.train.steps)
+
+
+def _moved(task: Task, data: Path) -> Task:
+    """The task on data that lie elsewhere now."""
+    if "data" not in {f.name for f in fields(task)}:  # type: ignore[arg-type]
+        raise UsageError(f"the task '{task.name}' reads no data: leave them out")
+    return replace(task, data=str(data))  # type: ignore[type-var]
+
+
+def _examples(task: Task) -> Batch:
+    held_out = task.held_out_examples(EXAMPLES)
+    return task.batch(np.arange(EXAMPLES)) if held_out is None else held_out

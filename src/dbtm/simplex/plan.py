@@ -1,0 +1,91 @@
+"""Planned rounds: how many positions each round commits, where their order is fixed.
+
+The positions of one round are drawn independently of each other, given those of the rounds before. A round that commits
+the places m .. n - 1 of an order (counted from 0) so loses their total correlation given the first m places,
+
+    cost(m, n) = sum_{m <= i < n} H[m, i] - H[i, i],         H[m, i] = H(x_i | x_0 .. x_{m-1}), averaged over data,
+
+and a plan loses the sum over its rounds: the least is a shortest path from 0 to L over k edges. Every plan of a product
+law costs nothing. A Markov chain whose commits are spread should commit few positions first and many last: they lie
+between known neighbours then.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+MOST_PLACES = 4096  # the costs are a matrix of so many rows and columns
+UNIT = 1e-6  # nats: plans whose costs differ by less are alike
+
+
+def round_costs(H: np.ndarray) -> np.ndarray:
+    """cost(m, n) in nats, (L, L + 1). No information is below 0: where an estimate is, it counts as 0."""
+    L = len(H)
+    lost = np.triu(H - np.diagonal(H))  # [m, i]: what place i loses where it is drawn with the first m known
+    return np.concatenate((np.zeros((L, 1)), lost.cumsum(1)), 1).clip(min=0.0)
+
+
+def plan_rounds(H: np.ndarray, k: int) -> tuple[int, ...]:
+    """The sizes of min(k, L) rounds that lose least, exact to `UNIT` per round; of plans alike, the most even."""
+    return plans(H, [k])[k]
+
+
+def plans(H: np.ndarray, budgets: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """`plan_rounds` for several budgets at the price of the largest."""
+    L, budgets = len(H), sorted({*budgets})
+    steps = np.arange(L + 1) - np.arange(L)[:, None]
+    # whole numbers, so that ties are ties: what is lost comes first, then the sum of the sizes' squares
+    edges = np.round(round_costs(H) / UNIT).astype(np.int64) * (L * L + 1) + steps**2
+    never = np.iinfo(np.int64).max // 4
+    edges = np.where(steps > 0, edges, never)
+    best, back, out = np.full(L + 1, never), list[np.ndarray](), {}
+    best[0] = 0
+    for k in range(1, min(max(budgets), L) + 1):
+        total = best[:L, None] + edges
+        back.append(L - 1 - total[::-1].argmin(0))  # the last of equals: larger rounds come first
+        best = np.minimum(total.min(0), never)
+        if k in budgets:
+            out[k] = _sizes(back, L)
+    return {k: out[k] if k in out else (1,) * L for k in budgets}
+
+
+def _sizes(back: Sequence[np.ndarray], end: int) -> tuple[int, ...]:
+    """The rounds of the best path to `end`, from where each of its edges began."""
+    sizes = []
+    for begins in reversed(back):
+        sizes.append(end - int(begins[end]))
+        end = int(begins[end])
+    return tuple(reversed(sizes))
+
+
+def known_counts(L: int, all_to: int = 32) -> list[int]:
+    """For which numbers of known places H is estimated: all of them up to `all_to` places; of more, powers of two,
+    eighths and the last one, about 16.
+    """
+    if all_to >= L:
+        return list(range(L))
+    powers = (1 << i for i in range((L - 1).bit_length()))
+    return sorted({0, L - 1, *powers, *(L * i // 8 for i in range(8))})
+
+
+def filled(rows: Mapping[int, np.ndarray]) -> np.ndarray:
+    """H (L, L) from its rows H[m, m:] for some m, 0 and L - 1 among them; linear in m between them.
+
+    A place that becomes known on the way to the next row has no entropy there. It is taken to fall by the same factor
+    as the places right behind that row, which are next to be drawn.
+    """
+    counts = sorted(rows)
+    L = counts[-1] + 1
+    H = np.zeros((L, L))
+    for m, entropy in rows.items():
+        H[m, m:] = entropy
+    for low, high in pairwise(counts):
+        behind = slice(high, min(L, 2 * high - low))
+        before = H[low, behind].sum()
+        factor = H[high, behind].sum() / before if before > 0 else 1.0
+        target = np.concatenate((factor * H[low, low:high], H[high, high:]))
+        for m in range(low + 1, high):
+            share = (m - low) / (high - low)
+            H[m, m:] = ((1 - share) * H[low, low:] + share * target)[m - low :]
+    return H
