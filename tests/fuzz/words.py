@@ -95,6 +95,7 @@ GOOD: dict[str, tuple[str, ...]] = {
     "recipe": ("own", "markov", "simplex", "sudoku-mini", "text-small", "gsm-small"),
     "remask": ("none", "cap", "rescale"),
     "resume": ("auto", "none"),
+    "rounds": ("equal", "planned"),
     "rule": ("commit", "revise"),
     "runs": ("@markov", "@text"),
     "samples": ("@samples.jsonl",),
@@ -126,6 +127,7 @@ FIT: dict[str, dict[str, tuple[str, ...]]] = {
     "reproduce": {"name": ("list", "sudoku-threshold-sweep", "simplex-dynamics"), "data": ("text=@set",)},
     "solve": {"checkpoint": ("@sudoku",)},
     "sweep text": {"checkpoint": ("@text",), "data": ("@set",), "judge": ("@tiny.gguf",), "sigma": ("1", ".8,1")},
+    "tune": {"checkpoint": ("@own",), "data": ("@rows.csv",)},
     "theory draw": {"figure": ("simplex", "implied", "nonsense")},
 }
 """What fits a command better."""

@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 from dbtm.checkpoint.loading import load
 from dbtm.core import atomic
 from dbtm.core.errors import UsageError
-from dbtm.methods.dbtm import DBTM
+from dbtm.methods.dbtm import DBTM, Options
 from dbtm.methods.dbtm.exported import INPUTS, OUTPUTS, ExportedRounds, RoundGraph
 from dbtm.sampling import Sampler
 
@@ -132,7 +132,9 @@ class OnnxSampler(Sampler):
     """A sampler whose evaluator is an exported file."""
 
     def __init__(self, sampler: Sampler, rounds: ExportedRounds):
-        super().__init__(sampler.method, sampler.network, sampler.options, sampler.task, sampler.batch)
+        assert isinstance(sampler.options, Options)
+        options = replace(sampler.options, rounds="equal")  # the graph has no part for planned ones
+        super().__init__(sampler.method, sampler.network, options, sampler.task, sampler.batch)
         self.rounds = rounds
 
     def evaluator(self) -> ExportedRounds:

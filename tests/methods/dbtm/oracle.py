@@ -7,8 +7,15 @@ import torch
 from dbtm.core import rng
 from dbtm.methods.dbtm import Options, TransportMap
 from dbtm.methods.dbtm.refine import CHOICE, NOISE
+from dbtm.simplex import spread
 
 Round = tuple[list[int], list[bool], list[float]]  # tokens, whether in C_r, scores
+
+
+def planned_sizes(options: Options) -> tuple[int, ...]:
+    """How many positions every round commits, where that is planned for the budget."""
+    used = options.rounds == "planned" and options.scorer == "spread" and options.commit
+    return next((sizes for nfe, sizes in options.plan_by_nfe if nfe == options.nfe and used), ())
 
 
 def dense_rounds(model: TransportMap, index: int, given: list[int | None], options: Options, seed: int) -> list[Round]:
@@ -45,12 +52,16 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
             z = model.quality_logits(model.hidden(model.embed_dense(x)[0])[0], torch.tensor([tokens]))[0].tolist()
             score = [1 / (1 + math.exp(-z[l])) if l in remaining else score[l] for l in everywhere]
 
-        # eq:commit-rule; non-committing, at least a share r/k is held, chosen anew
+        # eq:commit-rule; commits that are spread go by position; non-committing, at least a share r/k is held, chosen anew
         least = math.ceil(len(remaining) / (k - r + 1)) if options.commit else math.ceil(len(free) * r / k)
-        best = sorted(remaining, key=lambda l: -score[l])[:least]
+        if sizes := planned_sizes(options):  # of sum(sizes) positions, here as many times more or fewer
+            due = math.ceil(len(free) * sum(sizes[:r]) / sum(sizes))
+            least = max(1, due - (len(free) - len(remaining)))
+        order = spread(L).tolist() if options.scorer == "spread" else score
+        best = sorted(remaining, key=lambda l: -order[l])[:least]
         for l in remaining:
             held.pop(l, None)
-            if score[l] >= options.kappa or l in best:
+            if order[l] >= options.kappa or l in best:
                 held[l] = e[tokens[l]] if options.commit else T[l]
         rounds.append((list(tokens), [l in held for l in everywhere], list(score)))
         if (options.commit and len(held) == L) or (not options.commit and options.tolerance and fixed and r < k):

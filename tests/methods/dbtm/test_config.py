@@ -1,5 +1,7 @@
 """DBTM's settings: what does not go together, and options of its sampler that depend on each other."""
 
+import json
+
 import pytest
 
 from dbtm.config import override
@@ -112,3 +114,53 @@ def test_without_a_scorer_one_round_commits_everything():
 def test_a_reader_is_told_the_options_that_samples_depend_on(changes, names):
     chosen = TUNED.changed("dbtm", changes)
     assert chosen.shown() == {name: getattr(chosen, name) for name in {"sampler", "nfe", "sigma"} | names}
+
+
+TABLE = ((2, (3, 6)), (4, (1, 2, 3, 3)))
+
+
+@pytest.mark.parametrize(("nfe", "plan"), [(1, ()), (2, (3, 6)), (3, ()), (4, (1, 2, 3, 3)), (8, ())])
+def test_a_plan_is_that_of_the_budget(nfe, plan):
+    """Other budgets have equal rounds; so have options that choose in another way how much they commit."""
+    planned = Options(scorer="spread", rounds="planned", plan_by_nfe=TABLE)
+    assert planned.changed("dbtm", {"nfe": nfe}).plan == plan
+    for changes in ({"rounds": "equal"}, {"scorer": "confidence"}, {"commit": False}, {"sampler": "iterate"}):
+        other = planned.changed("dbtm", {"nfe": nfe} | changes)
+        assert (other.plan, "plan_by_nfe" in other.shown()) == ((), False)
+
+
+def test_a_reader_is_told_the_plan_and_can_ask_for_it():
+    chosen = Options(scorer="spread", rounds="planned", plan_by_nfe=TABLE).changed("dbtm", {"nfe": 4})
+    shown = json.loads(json.dumps(chosen.shown()))
+    assert shown == chosen.shown()
+    assert (shown["rounds"], shown["plan_by_nfe"]) == ("planned", [[4, [1, 2, 3, 3]]])
+    assert Options().changed("dbtm", shown).plan == chosen.plan
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ([[0, [1]]], "is for 0 evaluations"),
+        ([[2, [1, 1]], [2, [2]]], r"plan_by_nfe\[1\] is for 2 evaluations: .* each once"),
+        ([[10**9, [1]]], "is for 1000000000 evaluations"),
+        ([[2, []]], "must have 1 to 2 rounds"),
+        ([[2, [1, 1, 1]]], "must have 1 to 2 rounds"),
+        ([[2, [1, 0]]], "at least 1 position"),
+        ([[2, [1, -3]]], "at least 1 position"),
+        ([[2, [2**31, 2**31]]], "in all"),
+        ([[2, [1, 10**30]]], "at most 63 are allowed"),
+        ([[2, [1, 1.5]]], "must be of type int"),
+        ([[2, [float("nan")]]], "must be a finite number"),
+        ([[2]], "must have 2 entries"),
+        ({"2": [1]}, "must be a list"),
+    ],
+)
+def test_plans_that_no_sampler_can_keep_are_refused(plan, message):
+    with pytest.raises(UsageError, match=message):
+        Options().changed("dbtm", {"plan_by_nfe": plan})
+
+
+@pytest.mark.parametrize("options", [Options(), Options(scorer="spread"), Options(plan_by_nfe=TABLE)])
+def test_planned_rounds_are_refused_where_there_are_none(options):
+    with pytest.raises(UsageError, match="rounds=planned needs commits that are spread, and plans"):
+        options.changed("dbtm", {"rounds": "planned"})

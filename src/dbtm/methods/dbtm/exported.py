@@ -93,6 +93,8 @@ class ExportedRounds:
 
     def check(self, options: Options) -> None:
         """Refuse options that the graph has no part for."""
+        if options.plan:
+            raise UsageError("the exported round commits equal numbers of positions: set rounds=equal")
         fixed = {"sampler": "refine", "rule": "commit", "commit": True, "check": 0, "loops": 0, "temperature": 0.0}
         fixed |= {"mean_from": 0, "repetition_penalty": 0.0, "scorer": self.scorer, "sigma": self.sigma}
         for name, value in fixed.items():
