@@ -133,6 +133,65 @@ def test_a_link_must_not_lead_out_of_the_folder(tmp_path):
         checkpoint.verify(folder)
 
 
+def test_a_document_is_replaced_and_all_else_stays(tmp_path):
+    """Weights are the same files; what is no file of the checkpoint is kept, and still none of it."""
+    folder = save(tmp_path, 1)
+    (folder / "notes.txt").write_text("mine")
+    weights = (folder / "model.safetensors").stat().st_ino
+    checkpoint.rewrite(folder, {"config": '{"new": 1}'})
+    checkpoint.verify(folder)
+    assert json.loads((folder / "config.json").read_text()) == {"new": 1}
+    assert (folder / "model.safetensors").stat().st_ino == weights
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert "notes.txt" not in checkpoint.listed(folder, ())
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_document_that_cannot_be_replaced_stays(tmp_path, monkeypatch, linked):
+    """A full disk at any of the writes; also where the file system has no hard links."""
+    folder = save(tmp_path, 1)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    for where, name in ((checkpoint, "_put"), (checkpoint.atomic, "sync"), (checkpoint.shutil, "copytree")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, full)
+            if not linked:
+                patch.setattr(checkpoint.os, "link", full)
+            with pytest.raises(UsageError, match=r"cannot change .*step-00000001: No space left .* it is as it was"):
+                checkpoint.rewrite(folder, {"config": "{}"})
+        assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    with monkeypatch.context() as patch:
+        if not linked:
+            patch.setattr(checkpoint.os, "link", full)
+        checkpoint.rewrite(folder, {"config": '{"new": 1}'})
+    checkpoint.verify(folder)
+
+
+def test_a_killed_change_leaves_the_old_document_or_the_new_one(tmp_path):
+    folder, generator, seen = save(tmp_path, 1), random.Random(0), set()
+    for turn in range(20):
+        child = os.fork()
+        if child == 0:
+            for number in range(10**9):
+                checkpoint.rewrite(folder, {"config": json.dumps({"turn": turn, "number": number})})
+        time.sleep(generator.uniform(0.001, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if not folder.exists():  # between two renames: complete, under the name it had while it was written
+            next(tmp_path.glob(".writing-*")).rename(folder)
+        checkpoint.verify(folder)
+        assert torch.equal(checkpoint.read_tensors(folder, "model")["w"], contents(1)["w"])
+        seen.add((folder / "config.json").read_text())
+    assert len(seen) > 1
+    save(tmp_path, 2)
+    assert not list(tmp_path.glob(".*-step-*")), "leftovers are swept up"
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("IoError: no space")])
 def test_what_cannot_be_saved_leaves_nothing_and_earlier_ones_as_they_were(tmp_path, monkeypatch, error):
     before = save(tmp_path, 1)

@@ -88,3 +88,33 @@ def test_an_unknown_size_is_a_line(command, tmp_path):
     assert (code, "size hugo is not a choice" in err) == (2, True)
     code, _, err = command("train", "markov", "--size", "tiny")
     assert (code, "size belong to the recipe 'own'" in err) == (2, True)
+
+
+def test_rounds_are_planned_when_training_ends_and_by_a_command(command, dna, tmp_path):
+    from dbtm.checkpoint.loading import load
+
+    plans = load(dna, "cpu").options.plan_by_nfe
+    assert [nfe for nfe, _ in plans] == [2, 3, 4, 5]
+    code, out, err = command("tune", dna, "--device", "cpu")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:-1] == [f"{nfe} NFE: {' '.join(map(str, sizes))}" for nfe, sizes in plans]
+    for rounds, want in (("planned", [[3, [*dict(plans)[3]]]]), ("equal", None)):
+        words = ["--nfe", 3, "--n", 4, "--rounds", rounds, "--json", tmp_path / "e.json"]
+        code, _, err = command("eval", "own", dna, *words)
+        assert code == 0, err
+        row = json.loads((tmp_path / "e.json").read_text())["rows"][-1]["settings"]
+        assert row.get("plan_by_nfe") == want
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tune", "sudoku"], "is a model of the package"),
+        (["tune", "nowhere"], "no such checkpoint: nowhere"),
+        (["sample", "text", "--rounds", "planned"], "plans with `dbtm tune`"),
+        (["sample", "text", "--rounds", "even"], "sample.rounds='even' is not a choice"),
+    ],
+)
+def test_wrong_plans_are_a_line(command, words, message):
+    code, _, err = command(*words)
+    assert (code, message in err, err.count("\n")) == (2, True, 1), err

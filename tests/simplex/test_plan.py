@@ -92,7 +92,7 @@ def test_the_entropies_of_a_chain_are_those_of_its_joint_law():
 
 @pytest.mark.parametrize("k", [3, 4, 5])
 def test_rounds_of_a_chain_grow(k):
-    """Early places are far apart but know nothing; late ones lie between known neighbours, and depend on these alone."""
+    """Early places know nothing of each other; late ones lie between known neighbours, and depend on these alone."""
     H = chain_entropies(32, 0.9)
     sizes = plan_rounds(H, k)
     assert [*sizes] == sorted(sizes)

@@ -78,15 +78,21 @@ def rewrite(folder: Path, documents: Mapping[str, str]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(folder, temporary, symlinks=True, copy_function=_link)
         for name, text in documents.items():
-            atomic.write_bytes(temporary / f"{name}.json", text.encode())  # a file of its own, no longer a link
-            manifest[f"{name}.json"] = sha256(temporary / f"{name}.json")
-        atomic.write_bytes(temporary / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+            manifest[f"{name}.json"] = _put(temporary / f"{name}.json", text)
+        _put(temporary / MANIFEST, json.dumps(manifest, indent=2) + "\n")
         put_in_place(temporary, folder)
     except OSError as error:  # of which shutil has one without a number
         reason = error.strerror or str(error).split("\n")[0][:200]
         raise UsageError(f"cannot change {folder}: {reason}; it is as it was") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(path: Path, text: str) -> str:
+    """Write a file in the place of a link, whose other name keeps what it had; its sha256."""
+    path.unlink(missing_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return sha256(path)
 
 
 def _link(source: str, target: str) -> None:

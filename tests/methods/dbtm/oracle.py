@@ -52,7 +52,7 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
             z = model.quality_logits(model.hidden(model.embed_dense(x)[0])[0], torch.tensor([tokens]))[0].tolist()
             score = [1 / (1 + math.exp(-z[l])) if l in remaining else score[l] for l in everywhere]
 
-        # eq:commit-rule; commits that are spread go by position; non-committing, at least a share r/k is held, chosen anew
+        # eq:commit-rule; non-committing, at least a share r/k is held, chosen anew; what is spread goes by position
         least = math.ceil(len(remaining) / (k - r + 1)) if options.commit else math.ceil(len(free) * r / k)
         if sizes := planned_sizes(options):  # of sum(sizes) positions, here as many times more or fewer
             due = math.ceil(len(free) * sum(sizes[:r]) / sum(sizes))

@@ -54,3 +54,12 @@ def test_what_the_graph_has_no_part_for_is_refused():
             sampler.sample(2, **option)
     with pytest.raises(UsageError, match="self_condition"):
         RoundGraph(random_map(self_condition=True), "confidence", 1.0)
+
+
+def test_planned_rounds_have_no_part_in_the_graph():
+    sampler = sampler_of(random_map(), Options(nfe=2, scorer="spread", rounds="planned", plan_by_nfe=((2, (1, 8)),)))
+    want = sampler.sample(5, sigma=1.0, rounds="equal").tokens
+    sampler.evaluator = lambda: by_graph(sampler, "spread")
+    with pytest.raises(UsageError, match="commits equal numbers of positions: set rounds=equal"):
+        sampler.sample(5, sigma=1.0)
+    assert np.array_equal(sampler.sample(5, sigma=1.0, rounds="equal").tokens, want)

@@ -10,7 +10,7 @@ from dbtm.config import Shape
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm import Options
-from dbtm.methods.dbtm.planning import DRAW, place_entropies, plan_by_nfe
+from dbtm.methods.dbtm.planning import DRAW, mixture_entropy, place_entropies, plan_by_nfe
 from dbtm.methods.dbtm.refine import Evaluator
 from dbtm.simplex import plan_rounds, spread
 from tests.conftest import random_map, sampler_of
@@ -69,15 +69,15 @@ def test_entropies_are_those_of_the_map_at_the_states_of_its_sampler(mean_from):
     for m in range(L):
         want = torch.zeros(L, dtype=torch.float64)
         for b in range(4):
-            T = torch.zeros(L, V, dtype=torch.float64)
+            T = []
             for draw in range(draws):
                 key = rng.fold(rng.fold(5, DRAW, torch.tensor(b)), draw)[None]
                 x = options.sigma * rng.normal(key, L, V, dtype=torch.float64)[0]
                 x = 0 * x if mean_from == 1 or (mean_from == 2 and m > 0) else x
                 for place in order[:m]:
                     x[place] = e[tokens[b][place]]
-                T += model(x[None])[0] / draws
-            want += -(T * T.log()).sum(-1) / 4
+                T.append(model(x[None])[0])
+            want += mixture_entropy(torch.stack(T)) / 4
         assert got[m, m:].tolist() == pytest.approx(want[order[m:]].tolist(), rel=1e-6)
 
 
@@ -111,11 +111,23 @@ def test_the_entropy_is_that_of_the_law_and_not_of_one_draw():
     """A map that takes noise to sure tokens: nothing is left at one x0, all of it over many."""
     model = random_map(dropout=0.0)
     with torch.no_grad():
-        model.trunk.head.weight.mul_(100) if hasattr(model.trunk, "head") else model.head.weight.mul_(100)
+        model.head.weight.mul_(100)
     tokens = np.zeros((40, 9), dtype=np.int64)
     given = sampler_of(model).given(tokens, np.zeros_like(tokens, dtype=bool))
-    one, many = (place_entropies(Evaluator.plain(model), given, Options(sigma=1.0), draws) for draws in (1, 32))
+    one, few, many = (place_entropies(Evaluator.plain(model), given, Options(sigma=1.0), draws) for draws in (1, 8, 64))
     assert one[0].mean() < 0.35 * many[0].mean()
+    assert few[0].mean() == pytest.approx(many[0].mean(), rel=0.1)
+
+
+def test_the_entropy_of_a_mixture_is_estimated_from_a_few_draws():
+    """Draws that are sure: one-hots from a law. A single distribution drawn again and again: its own entropy."""
+    law = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
+    exact = float(torch.special.entr(law).sum())
+    draws = torch.nn.functional.one_hot(torch.multinomial(law, 8 * 5000, replacement=True), 4).double().view(8, 5000, 4)
+    assert torch.special.entr(draws.mean(0)).sum(-1).mean() < exact - 0.15
+    assert float(mixture_entropy(draws).mean()) == pytest.approx(exact, abs=0.04)
+    assert float(mixture_entropy(law.expand(8, 4))) == pytest.approx(exact)
+    assert float(mixture_entropy(law[None])) == pytest.approx(exact)
 
 
 def test_plans_are_made_for_budgets_below_the_length():

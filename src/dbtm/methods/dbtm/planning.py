@@ -39,7 +39,7 @@ def place_entropies(network: Evaluator, given: Given, options: Options, draws: i
 
     A map from noise draws from the joint law: the noise decides much of what T proposes, and the entropy of T at one x0
     is below that of the law, down to nothing where the map is good. T is therefore averaged over `draws` of noise per
-    row before its entropy is taken. The prior's mean is a single state, where T is the law itself.
+    row before its entropy is taken (`mixture_entropy`). The prior's mean is a single state, where T is the law itself.
     """
     given = given.rows(~given.clean.all(-1))
     if not len(given.tokens):
@@ -67,13 +67,28 @@ def _entropies(
     network: Evaluator, tokens: Tensor, known: Tensor, at_BN: Tensor, keys: list[Tensor | None], options: Options
 ) -> Iterator[Tensor]:
     """(B, N) entropies of T at some positions, averaged over noise, as many rows at a time as fit."""
-    vocab = network.model.shape.vocab
-    for rows in torch.arange(len(tokens), device=tokens.device).split(max(1, NUMBERS // (vocab * at_BN.shape[1]))):
-        p, index = torch.zeros(()), at_BN[rows, :, None]
+    numbers = network.model.shape.vocab * at_BN.shape[1] * len(keys)
+    for rows in torch.arange(len(tokens), device=tokens.device).split(max(1, NUMBERS // numbers)):
+        draws, index = list[Tensor](), at_BN[rows, :, None]
         for key_B in keys:
             noise_B = None if key_B is None else key_B[rows]
             h = embed_state(network, tokens[rows], known[rows], noise_B, options)
             trunk = network.hidden(h if key_B is None else network.model.condition(h, None))
             states = trunk.gather(1, index.expand(-1, -1, trunk.shape[-1]))
-            p = p.to(trunk.device) + network.model.head(states)[0].double().softmax(-1) / len(keys)
-        yield torch.special.entr(p).sum(-1)
+            draws.append(network.model.head(states)[0].double().softmax(-1))
+        yield mixture_entropy(torch.stack(draws))
+
+
+def mixture_entropy(p: Tensor) -> Tensor:
+    """Entropy (...) of the law that K draws of distributions (K, ..., V) are from.
+
+    That of their mean is too low, by about (V - 1) / 2K where the draws are sure: most where nothing is known and noise
+    decides most, so that the first rounds would seem to lose little and be planned too large. The jackknife takes the
+    first order of it away: K H(all) - (K - 1) mean of H(all but one).
+    """
+    K, total = len(p), p.sum(0)
+    whole = torch.special.entr(total / K).sum(-1)
+    if K == 1:
+        return whole
+    others = torch.stack([torch.special.entr((total - each).clamp(min=0) / (K - 1)).sum(-1) for each in p]).sum(0)
+    return K * whole - (K - 1) / K * others
