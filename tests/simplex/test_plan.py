@@ -8,7 +8,7 @@ import torch
 
 from dbtm.simplex import plan_rounds, spread
 from dbtm.simplex.commit import planned_count
-from dbtm.simplex.plan import UNIT, filled, known_counts, plans, round_costs
+from dbtm.simplex.plan import UNIT, falling, filled, known_counts, plans, round_costs
 
 
 def compositions(L, k):
@@ -30,9 +30,9 @@ def lost(H, sizes):
 def test_no_plan_loses_less(L):
     """Whatever H is: falling with what is known, as entropies do, or not, as estimates may."""
     generator = np.random.default_rng(L)
-    for falling in (True, False):
+    for monotone in (True, False):
         H = generator.random((L, L))
-        H = np.sort(H, axis=0)[::-1] if falling else H
+        H = np.sort(H, axis=0)[::-1] if monotone else H
         for k in range(1, L + 1):
             sizes = plan_rounds(H, k)
             assert (sum(sizes), len(sizes), min(sizes) >= 1) == (L, k, True)
@@ -111,6 +111,17 @@ def test_entropies_between_rows_are_interpolated():
     for k in (4, 8, 12):
         near = plan_rounds(filled({m: H[m, m:] for m in known_counts(64)}), k)
         assert lost(H, near) < 1.1 * lost(H, plan_rounds(H, k)) + 0.02
+
+
+def test_estimates_that_rise_are_levelled():
+    """The nearest falling column: what rises is averaged with what it rises above; what falls stays."""
+    H = np.array([[3.0, 5.0, 6.0, 1.0], [0, 7.0, 2.0, 3.0], [0, 0, 4.0, 2.0], [0, 0, 0, 0.5]])
+    want = np.array([[3.0, 6.0, 6.0, 2.0], [0, 6.0, 3.0, 2.0], [0, 0, 3.0, 2.0], [0, 0, 0, 0.5]])
+    assert np.allclose(falling(H), want)
+    exact = chain_entropies(16, 0.9)
+    noisy = exact + np.triu(np.random.default_rng(0).normal(0, 0.05, exact.shape))
+    assert np.allclose(falling(exact), exact, rtol=1e-12)
+    assert np.square(falling(noisy) - exact).sum() < np.square(noisy - exact).sum()
 
 
 def test_a_place_between_two_rows_falls_as_those_behind():

@@ -69,6 +69,18 @@ def known_counts(L: int, all_to: int = 32) -> list[int]:
     return sorted({0, L - 1, *powers, *(L * i // 8 for i in range(8))})
 
 
+def falling(H: np.ndarray) -> np.ndarray:
+    """The nearest H, in squares, whose columns fall as more becomes known, which on average every entropy does. Where
+    an estimate rises, by noise or because a map is not sure of what it should know, places would seem to be free.
+    """
+    from scipy.optimize import isotonic_regression
+
+    H = H.copy()
+    for i in range(1, len(H)):
+        H[: i + 1, i] = isotonic_regression(H[: i + 1, i], increasing=False).x
+    return H
+
+
 def filled(rows: Mapping[int, np.ndarray]) -> np.ndarray:
     """H (L, L) from its rows H[m, m:] for some m, 0 and L - 1 among them; linear in m between them.
 

@@ -13,6 +13,7 @@ from dbtm.methods.dbtm import Options
 from dbtm.methods.dbtm.planning import DRAW, mixture_entropy, place_entropies, plan_by_nfe
 from dbtm.methods.dbtm.refine import Evaluator
 from dbtm.simplex import plan_rounds, spread
+from dbtm.simplex.plan import falling
 from tests.conftest import random_map, sampler_of
 from tests.methods.dbtm.oracle import dense_rounds
 from tests.sampling.given import V, prompts
@@ -133,7 +134,7 @@ def test_the_entropy_of_a_mixture_is_estimated_from_a_few_draws():
 def test_plans_are_made_for_budgets_below_the_length():
     model, options = random_map(dropout=0.0), Options(scorer="spread", sigma=1.0)
     given = sampler_of(model).given(np.random.default_rng(0).integers(0, V, (8, 9)), np.zeros((8, 9), dtype=bool))
-    H = place_entropies(Evaluator.plain(model), given, options)
+    H = falling(place_entropies(Evaluator.plain(model), given, options))
     made = plan_by_nfe(Evaluator.plain(model), given, options)
     assert made == tuple((k, plan_rounds(H, k)) for k in range(2, 9))
     assert Options(plan_by_nfe=made).plan_by_nfe == made

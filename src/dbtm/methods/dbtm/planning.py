@@ -17,7 +17,7 @@ from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.refine import Evaluator, embed_state
 from dbtm.sampling.given import Given
 from dbtm.simplex import spread
-from dbtm.simplex.plan import MOST_PLACES, filled, known_counts, plans
+from dbtm.simplex.plan import MOST_PLACES, falling, filled, known_counts, plans
 
 BUDGETS = (*range(2, 17), 32)
 """Network evaluations that plans are made for; one round has no choice."""
@@ -29,7 +29,7 @@ def plan_by_nfe(
     network: Evaluator, given: Given, options: Options, budgets: Iterable[int] = BUDGETS, draws: int = 8
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Plans for budgets below the number of free positions; from there on every round commits one."""
-    H = place_entropies(network, given, options, draws)
+    H = falling(place_entropies(network, given, options, draws))
     return tuple(plans(H, [k for k in budgets if k < len(H)] or [len(H)]).items())
 
 
