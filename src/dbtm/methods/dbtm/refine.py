@@ -103,8 +103,9 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
         order = score if by_position is None else by_position.expand_as(score)
         clean, was_held, before, p = given.clean[active], held, p, None
         if options.commit:
-            free_B, left_B = (~clean).sum(-1), (~committed).sum(-1)
-            count_B = planned_count(free_B, left_B, options.plan, r) if options.plan else None
+            count_B = None
+            if options.plan:
+                count_B = planned_count((~clean).sum(-1), (~committed).sum(-1), options.plan, r)
             committed = commit(order, committed, r, options.nfe, options.kappa, count_B)
         else:
             held = _hold(order, clean, r, options)
