@@ -242,6 +242,8 @@ LEFT_OUT = {
     "method.distill.scorer": "confidence",
     "method.distill.supervise": "uncommitted",
     "sample.kappa_by_nfe": [],
+    "sample.rounds": "equal",
+    "sample.plan_by_nfe": [],
     "sample.commit": True,
     "sample.rule": "commit",
     "sample.check": 0,
