@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -170,6 +171,21 @@ def test_a_document_that_cannot_be_replaced_stays(tmp_path, monkeypatch, linked)
             patch.setattr(checkpoint.os, "link", full)
         checkpoint.rewrite(folder, {"config": '{"new": 1}'})
     checkpoint.verify(folder)
+
+
+def test_a_checkpoint_whose_place_cannot_be_taken_stays(tmp_path, monkeypatch):
+    folder, rename = save(tmp_path, 1), Path.rename
+
+    def refuse(path, target):
+        if path.name.startswith(".writing-"):
+            raise OSError(30, "Read-only file system")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(UsageError, match="Read-only file system; it is as it was"):
+        checkpoint.rewrite(folder, {"config": "{}"})
+    checkpoint.verify(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
 def test_a_killed_change_leaves_the_old_document_or_the_new_one(tmp_path):

@@ -128,7 +128,12 @@ def put_in_place(temporary: Path, folder: Path) -> None:
     for path in [*temporary.iterdir(), temporary]:
         atomic.sync(path)
     aside = _step_aside(folder) if folder.exists() else None  # the same step again: a resumed run, or a rewritten one
-    temporary.rename(folder)
+    try:
+        temporary.rename(folder)
+    except OSError:
+        if aside is not None:
+            aside.rename(folder)
+        raise
     atomic.sync(folder.parent)
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
