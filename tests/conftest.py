@@ -1,5 +1,6 @@
 """Shared by all tests: one thread a worker, so that two workers fill two cores and runs repeat bit for bit."""
 
+import gc
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -40,6 +41,17 @@ def pytest_configure(config):
                 rmtree(other, ignore_errors=True)
         numba.config.CACHE_DIR = str(folder)
         numba.njit = partial(numba.njit, cache=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported and collected stays: the garbage collector is spared it, then and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items):
