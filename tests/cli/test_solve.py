@@ -179,7 +179,7 @@ def test_the_answer_is_checked_above_two_evaluations(command, untrained, options
     """Looks are network evaluations like any other: a model that has learned nothing spends all of them, but for
     what is too little for another answer and its looks.
     """
-    words = ("solve", SMALL, "--checkpoint", untrained, "--kappa", 1)
+    words = ("solve", SMALL, "--checkpoint", untrained, *(() if "iterate" in options else ("--kappa", 1)))
     answer = json.loads(command(*words, "--json", *options)[1])
     assert answer["budget"] == budget
     checked = budget > options[1]

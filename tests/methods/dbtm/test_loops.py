@@ -27,12 +27,18 @@ def rebuilt(model, loops):
 
 @pytest.mark.parametrize("loops", [1, 2, 5])
 @pytest.mark.parametrize(
-    "way", [{"nfe": 3}, {"nfe": 3, "check": 6}, {"nfe": 4, "rule": "revise"}, {"sampler": "iterate"}]
+    "way",
+    [
+        {"nfe": 3, "kappa": 0.6},
+        {"nfe": 3, "check": 6, "kappa": 0.6},
+        {"nfe": 4, "rule": "revise", "kappa": 0.6},
+        {"sampler": "iterate"},
+    ],
 )
 def test_samples_are_those_of_a_network_with_so_many_loops(loops, way):
     model = random_map(loops=2, dropout=0.0)
-    ours = sampler_of(model).sample(6, loops=loops, kappa=0.6, trace=True, **way)
-    theirs = sampler_of(rebuilt(model, loops)).sample(6, kappa=0.6, trace=True, **way)
+    ours = sampler_of(model).sample(6, loops=loops, trace=True, **way)
+    theirs = sampler_of(rebuilt(model, loops)).sample(6, trace=True, **way)
     for one, other in zip(ours.rounds, theirs.rounds, strict=True):
         assert np.array_equal(one.tokens, other.tokens)
         assert np.array_equal(one.score, other.score)
