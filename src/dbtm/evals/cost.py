@@ -5,6 +5,7 @@ left out, and so is adaLN of a constant (it is folded into the matrices). The FL
 evaluations times `flops_per_evaluation`.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from dbtm.methods.base import method_of
 from dbtm.nn import Backbone
 from dbtm.nn.condition import FEATURES
 from dbtm.nn.quality import QualityHead
+from dbtm.nn.unfilled import Unfilled
 from dbtm.sampling import Sampler
 
 
@@ -120,7 +122,7 @@ def _flops(network: Backbone, config: ModelConfig) -> dict[str, float]:
 
 
 def cost_of_run(config: RunConfig) -> dict[str, Any]:
-    """The same for a run that need not exist: its network is built without memory."""
+    """The same for a run that need not exist: its network is built without memory, and without drawing weights."""
     method = method_of(config)
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled(sys.maxsize):
         return cost(method.sampler(method.build()))

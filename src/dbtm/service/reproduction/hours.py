@@ -1,6 +1,7 @@
 """GPU hours of a plan: FLOPs by the cost counter, over the rate at which a step like it was measured."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from dbtm.config import RunConfig
 from dbtm.evals.cost import cost_of_run
@@ -72,8 +73,7 @@ def _sampling(step: Step) -> float:
     if not isinstance(model, Train) or model.small:
         return 0.0
     config = model.configuration()
-    one, (per_second, _, _) = cost_of_run(config), rate(config.recipe)
-    each = one.get("flops_per_sequence", one["flops_per_evaluation"])
+    each, (per_second, _, _) = _evaluation(config), rate(config.recipe)
     evaluations, judged = 0.0, 0.0
     if isinstance(step, Judged):
         evaluations = step.n * sum(dict(options).get("nfe", 1) for _, _, options in step.settings)
@@ -85,3 +85,15 @@ def _sampling(step: Step) -> float:
     elif isinstance(step, SolvedOne | WrittenOne):
         evaluations = step.nfe
     return (evaluations * each + judged) / per_second / 3600
+
+
+_EVALUATIONS: dict[tuple[Any, ...], float] = {}  # many steps sample networks of the same sizes
+
+
+def _evaluation(config: RunConfig) -> float:
+    """FLOPs of one network evaluation, of a whole sequence where the method counts by these."""
+    sizes = (config.method, config.model, config.sample, config.shape)
+    if sizes not in _EVALUATIONS:
+        one = cost_of_run(config)
+        _EVALUATIONS[sizes] = one.get("flops_per_sequence", one["flops_per_evaluation"])
+    return _EVALUATIONS[sizes]
