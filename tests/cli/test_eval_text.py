@@ -156,7 +156,7 @@ def test_what_a_file_says_is_printed_as_it_is(command, tmp_path):
         (["MODEL", "--batch", "0"], "at least 1"),
         (["MODEL", "--nfe", "0"], "--nfe 0"),
         (["MODEL", "--kappa", "-1"], "kappa=-1.0 must be between 0 and 1"),
-        (["MODEL", "--top-p", ".5"], "the sampler of 'dbtm' has no option 'top_p'"),
+        (["MODEL", "--top-p", ".5"], "top_p changes nothing at temperature 0"),
         (["MODEL", "--no-commit", "--repetition-penalty", "1", "--nfe", "4"], "counts committed tokens"),
         (["MODEL", "--json", "missing/e.json"], "no folder missing"),
         (["MODEL", "--save-samples", "missing/s.jsonl"], "no folder missing"),

@@ -255,7 +255,7 @@ def test_other_ways_to_sample_are_those_of_the_sampler(sample, texts, words, opt
         ("ar", ["--repetition-penalty", "1"], "the sampler of 'ar' has no option 'repetition_penalty'"),
         ("mdlm", ["--kappa", ".9"], "the sampler of 'mdlm' has no option 'kappa'"),
         ("mdlm", ["--no-commit"], "the sampler of 'mdlm' has no option 'commit'"),
-        ("dbtm", ["--top-p", ".9"], "the sampler of 'dbtm' has no option 'top_p'"),
+        ("dbtm", ["--top-p", ".9"], "top_p changes nothing at temperature 0"),
         ("dbtm", ["--scorer", "spread", "--kappa", ".9"], "kappa changes nothing where commits are spread"),
     ],
 )

@@ -27,7 +27,8 @@ def test_what_a_sampler_lacks_is_refused():
     for method, options, words in (
         ("mdlm", {"scorer": "quality"}, "'mdlm' has no option 'scorer'"),
         ("ar", {"order": "random"}, "'ar' has no option 'order'"),
-        ("dbtm", {"top_p": 0.5}, "'dbtm' has no option 'top_p'"),
+        ("dbtm", {"order": "random"}, "'dbtm' has no option 'order'"),
+        ("dbtm", {"top_p": 0.5}, "top_p changes nothing at temperature 0"),
         ("dbtm", {"scorer": "best"}, "scorer='best' is not a choice"),
         ("mdlm", {"temperature": -1.0}, "must not be negative"),
     ):

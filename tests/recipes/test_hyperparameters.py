@@ -249,6 +249,7 @@ LEFT_OUT = {
     "sample.check": 0,
     "sample.loops": 0,
     "sample.mean_from": 0,
+    "sample.top_p": 1.0,
     "sample.fresh_noise": True,  # alg:btm-sampling-refinement
     "sample.sampler": "refine",
     "sample.tolerance": 0.0,

@@ -87,7 +87,8 @@ def test_a_checkpoint_is_loaded_by_its_name(tmp_path):
     ("changes", "message"),
     [
         ({"puzzle_C": parse(BUILT_IN[81])}, "the puzzle is 9 x 9, but the checkpoint 'mine' solves 4 x 4 grids"),
-        ({"options": {"top_p": 0.5}}, "has no option 'top_p'"),
+        ({"options": {"order": "random"}}, "has no option 'order'"),
+        ({"options": {"top_p": 0.5}}, "top_p changes nothing at temperature 0"),
         ({"options": {"kappa": 1.5}}, "kappa=1.5 must be between 0 and 1"),
     ],
 )

@@ -35,7 +35,7 @@ SAMPLER: dict[str, Any] = {
     "scorer": _option(str, "What is committed first: confidence, quality, spread or none."),
     "rounds": _option(str, "Where commits are spread: equal numbers per round, or planned ones (dbtm tune)."),
     "temperature": _option(float, "0 takes the most likely token."),
-    "top_p": _option(float, "ar, mdlm: draw from the most likely tokens that together reach this probability."),
+    "top_p": _option(float, "Draw from the most likely tokens that together reach this probability."),
     "order": _option(str, "mdlm: unmask at random, by confidence or by the probability of what was drawn."),
     "tail": _option(str, "mdlm, duo, s-flm: the last step draws a sample, or takes the argmax."),
     "remask": _option(str, "mdlm: mask tokens again (ReMDM): none, cap, rescale, confidence or loop."),

@@ -16,13 +16,14 @@ def propose(
     uniform_BL: Tensor | None = None,
     penalty: float = 0.0,
     counts_BV: Tensor | None = None,
+    top_p: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Proposed tokens x_hat and their probability <T, x_hat>, (B, L) each (sec:confidence-correct).
 
-    Temperature 0 takes the argmax; otherwise one float64 uniform per position picks from softmax(f / temperature) by
-    inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition penalty divides
-    what is decoded, tempered or not, and what is scored by (1 + n_j)^penalty. The score is a probability of T itself,
-    at temperature 1.
+    Temperature 0 takes the argmax; otherwise one float64 uniform per position picks from softmax(f / temperature), cut
+    to top_p, by inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition
+    penalty divides what is decoded, tempered or not, and what is scored by (1 + n_j)^penalty. The score is a
+    probability of T itself, at temperature 1.
     """
     log_z = logits_BLV.logsumexp(-1)
     tempered_BLV = logits_BLV.double() / temperature if temperature else None
@@ -34,10 +35,8 @@ def propose(
         top, tokens = logits_BLV.max(-1)
         return tokens, (top - log_z).exp()
     assert uniform_BL is not None, "sampling at a temperature needs uniforms"
-    cumulative = tempered_BLV.softmax(-1).cumsum(-1)
-    level = uniform_BL.double() * cumulative[..., -1]
-    tokens = torch.searchsorted(cumulative, level[..., None], right=True).squeeze(-1)
-    tokens = tokens.clamp(max=logits_BLV.shape[-1] - 1)
+    p_BLV = tempered_BLV.softmax(-1)
+    tokens = invert(nucleus(p_BLV, top_p) if top_p < 1 else p_BLV, uniform_BL)
     return tokens, (logits_BLV.gather(-1, tokens[..., None]).squeeze(-1) - log_z).exp()
 
 

@@ -44,7 +44,7 @@ def test_the_frontier_of_every_method_is_over_the_options_it_has():
     [
         ("mdlm", {"kappa": (0.5,)}, "'mdlm' has no option 'kappa'"),
         ("ar", {"nfe": (4,)}, "no budget to choose"),
-        ("dbtm", {"top_p": (0.5,)}, "'dbtm' has no option 'top_p'"),
+        ("ar", {"repetition_penalty": (0.5,)}, "'ar' has no option 'repetition_penalty'"),
         ("dbtm", {"scorer": ("none",)}, "a sweep does not vary 'scorer'"),
     ],
 )

@@ -18,6 +18,16 @@ def planned_sizes(options: Options) -> tuple[int, ...]:
     return next((sizes for nfe, sizes in options.plan_by_nfe if nfe == options.nfe and used), ())
 
 
+def most_likely(p: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The fewest most likely tokens that together reach top_p; 0 for the others."""
+    kept, mass = torch.zeros_like(p), 0.0
+    for token in sorted(range(len(p)), key=lambda j: -p[j]):
+        if mass >= top_p:
+            break
+        kept[token], mass = p[token], mass + p[token].item()
+    return kept
+
+
 def dense_rounds(model: TransportMap, index: int, given: list[int | None], options: Options, seed: int) -> list[Round]:
     """The rounds of sample number `index`, with a token or None given at every position; L x V numbers in float64."""
     L, V, k = len(given), model.shape.vocab, options.nfe
@@ -44,6 +54,7 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
         for l in remaining:
             if temperature:
                 weight = T[l] ** (1 / temperature) / penalty  # softmax(f / temp) up to a factor
+                weight = most_likely(weight / weight.sum(), options.top_p)
                 tokens[l] = sum(s <= u[l] * weight.sum() for s in weight.cumsum(0)).item()
             else:
                 tokens[l] = (T[l] / penalty).argmax().item()

@@ -80,6 +80,8 @@ def test_changes_are_read_as_strictly_as_a_configuration():
         ({"scorer": "spread", "kappa": 0.5}, "kappa changes nothing where commits are spread"),
         ({"sampler": "iterate", "kappa": 0.5}, "kappa changes nothing where sampler=iterate commits nothing"),
         ({"commit": False, "repetition_penalty": 1.0}, "repetition_penalty counts committed tokens"),
+        ({"top_p": 0.0, "temperature": 1.0}, r"sample\.top_p=0\.0 must be above 0"),
+        ({"top_p": 0.9}, "top_p changes nothing at temperature 0"),
     ]:
         with pytest.raises(UsageError, match=message):
             TUNED.changed("dbtm", changes)
@@ -107,6 +109,8 @@ def test_without_a_scorer_one_round_commits_everything():
         ),
         ({"nfe": 1, "mean_from": 2}, {"temperature"}),
         ({"nfe": 1, "mean_from": 1}, {"mean_from", "mean_temperature"}),
+        ({"nfe": 1, "temperature": 0.5, "top_p": 0.9}, {"temperature", "top_p"}),
+        ({"nfe": 1, "mean_from": 1, "top_p": 0.9}, {"mean_from", "mean_temperature", "top_p"}),
         ({"sampler": "iterate"}, set()),
         ({"sampler": "integrate"}, {"horizon"}),
     ],

@@ -24,11 +24,11 @@ def sampler():
 
 @torch.no_grad()
 @pytest.mark.parametrize("scorer", ["confidence", "quality"])
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize(("temperature", "top_p"), [(0.0, 1.0), (0.7, 1.0), (1.0, 0.6)])
 @pytest.mark.parametrize(("commit", "penalty"), [(True, 0.0), (True, 1.5), (False, 0.0)])
-def test_rounds_are_the_papers_algorithm(scorer, temperature, commit, penalty):
+def test_rounds_are_the_papers_algorithm(scorer, temperature, top_p, commit, penalty):
     """Tokens, C_r and scores of every round, and the evaluations used; a map in training samples without dropout."""
-    drawn = {"temperature": temperature, "repetition_penalty": penalty, "sigma": 1.4}
+    drawn = {"temperature": temperature, "top_p": top_p, "repetition_penalty": penalty, "sigma": 1.4}
     options = Options(nfe=3, kappa=0.45, scorer=scorer, commit=commit, **drawn)
     model = random_map(shape=Shape(V, 6), dropout=0.5).double().train()
     tokens, clean = (x[:, :6] for x in prompts(5))

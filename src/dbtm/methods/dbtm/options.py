@@ -41,6 +41,9 @@ class Options(SampleConfig):
     (method.loops); 0: model.loops."""
     temperature: float = 0.0
     """0 takes the most likely token."""
+    top_p: float = 1.0
+    """Where tokens are drawn, at a temperature above 0: draw from the most likely ones that together reach this
+    probability; 1 is off."""
     sigma: float | None = None
     """Scale of the prior noise; null: the one of training."""
     mean_from: int = 0
@@ -63,6 +66,8 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"sample.top_p={self.top_p} must be above 0 and at most 1")
         self.not_negative("temperature", "mean_temperature", "repetition_penalty", "tolerance", "check")
         self.in_range(0, MOST_EVALUATIONS, "check", "mean_from")
         self.in_range(0, MOST_LOOPS, "loops")
@@ -101,6 +106,11 @@ class Options(SampleConfig):
             if not 1 <= len(sizes) <= nfe or min(sizes) < 1 or sum(sizes) > MOST_POSITIONS:
                 raise UsageError(f"{name} must have 1 to {nfe} rounds of at least 1 position, {MOST_POSITIONS} in all")
             budgets.add(nfe)
+
+    @property
+    def draws(self) -> bool:
+        """Whether some round draws tokens, at a temperature above 0."""
+        return self.sampler == "refine" and any(self.in_round(r).temperature > 0 for r in (1, self.nfe))
 
     @property
     def spreads(self) -> bool:
@@ -147,6 +157,8 @@ class Options(SampleConfig):
             if options.sampler != "refine":
                 why = f"sampler={options.sampler} commits nothing: leave it out, or use sampler=refine"
             raise UsageError(f"kappa changes nothing where {why}")
+        if options.top_p < 1 and "top_p" in changes and not options.draws:
+            raise UsageError("top_p changes nothing at temperature 0: give a temperature too, or leave it out")
         if changes.get("rounds") == "planned" and not (options.tunes and options.plan_by_nfe):
             raise UsageError(
                 "rounds=planned needs commits that are spread, and plans: leave it out, or set scorer=spread and make "
@@ -192,6 +204,7 @@ class Options(SampleConfig):
             names += ["rule"] if self.rule != "commit" else []
             settings |= {} if self.commit else stopping
         names += ["check"] if self.check else []
+        names += ["top_p"] if self.top_p < 1 and self.draws else []
         if self.plan:
             settings |= {"rounds": "planned", "plan_by_nfe": [[self.nfe, [*self.plan]]]}  # as JSON has it
         return settings | {name: getattr(self, name) for name in names}

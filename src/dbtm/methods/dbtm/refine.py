@@ -83,8 +83,7 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
     held_BL = given.clean.clone()  # the same of all
     p: Tensor | None = None  # distributions of the last round, where this one reads them
     noise_BR = given.keys(seed, NOISE, options.nfe)
-    drawn = any(options.in_round(r).temperature for r in (1, options.nfe))
-    choice_BR = given.keys(seed, CHOICE, options.nfe) if drawn else None
+    choice_BR = given.keys(seed, CHOICE, options.nfe) if options.draws else None
     by_position = spread(tokens_BL.shape[1], tokens_BL.device) if options.scorer == "spread" else None
     for r in range(1, options.nfe + 1):
         key_B = None if options.at_mean(r) else noise_BR[active, r - 1 if options.fresh_noise else 0]
@@ -184,7 +183,7 @@ def score_proposals(
             likely.note(at, logits)
         chosen = None if uniform is None else uniform[at, None]
         seen = None if counts is None else counts[at // length]
-        best, p = propose(logits[:, None], options.temperature, chosen, options.repetition_penalty, seen)
+        best, p = propose(logits[:, None], options.temperature, chosen, options.repetition_penalty, seen, options.top_p)
         proposed.view(-1)[at], confidence.view(-1)[at] = best[:, 0], p[:, 0].to(confidence.dtype)
     if scorer == "quality":
         return proposed, network.quality(trunk, proposed).sigmoid()
