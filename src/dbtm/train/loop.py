@@ -19,6 +19,7 @@ from dbtm.checkpoint.lock import RunLock
 from dbtm.checkpoint.migrate import read_config
 from dbtm.checkpoint.together import SharedFolder
 from dbtm.config import RunConfig, TrainConfig
+from dbtm.core.allocator import keep_freed_memory
 from dbtm.core.device import pick_device
 from dbtm.core.errors import UsageError
 from dbtm.core.signals import StopOnSignal
@@ -72,6 +73,8 @@ class Trainer:
         self.config, self.out, self.evaluate, self.smaller = config, out, evaluate, smaller
         self.header: list[str] = []  # what is said when nothing can be refused any more
         self.device = pick_device(config.train.device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self.world = World.join(self.device.type == "cuda", config.train.peer_timeout)
         if self.device.type == "cuda" and self.world.size > 1:
             self.device = torch.device("cuda", self.world.local_rank)

@@ -1,0 +1,38 @@
+"""A process that trains keeps the memory it frees, unless the user says otherwise."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from dbtm.core.allocator import keep_freed_memory
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from dbtm.core.allocator import keep_freed_memory
+if sys.argv[1] == "keep":
+    assert keep_freed_memory({})
+def step():
+    [np.ones(3 << 18) for _ in range(8)]  # 6 MiB each, freed together
+step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(how: str) -> int:
+    done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def test_what_the_user_has_set_stays():
+    assert not keep_freed_memory({"MALLOC_ARENA_MAX": "2"})
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone has these settings")
+def test_memory_that_is_asked_for_again_is_not_mapped_again():
+    assert faults("keep") < faults("default") / 4
