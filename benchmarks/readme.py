@@ -35,22 +35,23 @@ def sudoku() -> str:
     lines += [
         "",
         f"{total:,} puzzles per difficulty, never trained on. dbtm: one model of {model['parameters'] / 1e6:.1f}M "
-        f"parameters, {training['seconds'] / 60:.0f} minutes of one {training['hardware']}. Paper: "
+        f"parameters, {training['seconds'] / 60:.0f} minutes on one {training['hardware']}. Paper: "
         f"{theirs['parameters'] / 1e6:.1f}M, up to 200,000 steps.",
     ]
     return "\n".join(lines)
 
 
 def sudoku_model() -> str:
-    """What stands behind the README's table."""
+    """Details of the README's table."""
     ours, training = read("sudoku"), read("sudoku-training")
     model, theirs = ours["model"], ours["model"]["paper"]
     return (
-        f"The README's table: puzzles from seed {ours['data']['seed']}; thresholds chosen on others. One checkpoint "
-        f"for all difficulties, 8 blocks applied twice, {model['flops_per_evaluation'] / 1e9:.1f} GFLOPs per "
-        f"evaluation, {training['steps']:,} steps of {training['batch']:,} in {len(training['segments'])} segments "
-        f"(`results/sudoku-training.json`). The paper's model: {theirs['flops_per_evaluation'] / 1e9:.1f} GFLOPs "
-        "(computed from its sizes), steps of 256."
+        f"The README's table uses puzzles from seed {ours['data']['seed']}; thresholds were chosen on other puzzles. "
+        f"One checkpoint serves all difficulties: 8 blocks applied twice, "
+        f"{model['flops_per_evaluation'] / 1e9:.1f} GFLOPs per evaluation, "
+        f"{training['steps']:,} steps with batch size {training['batch']:,} in "
+        f"{len(training['segments'])} segments (`results/sudoku-training.json`). The paper's model: "
+        f"{theirs['flops_per_evaluation'] / 1e9:.1f} GFLOPs (computed from its sizes), batch size 256."
     )
 
 
@@ -68,7 +69,7 @@ def toys() -> str:
     )
     tv = " / ".join(f"{average('markov', f'pair_tv_{k}'):.3f}" for k in (1, 2, 4))
     lines.append(
-        f"| `markov` | total variation of adjacent pairs at 1 / 2 / 4 NFE; independent positions cannot get below "
+        f"| `markov` | total variation of adjacent pairs at 1 / 2 / 4 NFE; with independent positions the minimum is "
         f"{average('markov', 'independent'):.3f} | {tv} |"
     )
     if any(row["recipe"] == "sudoku-mini" for row in rows):
@@ -86,14 +87,15 @@ def speed() -> str:
     for name, step in steps.items():
         row = rows[name][some]
         lines.append(
-            f"| step with transport, anchor and boundary, against plain cross-entropy: `{name}`, batch {step['batch']} "
-            "| "
-            f"{row['ratio_vs_ce']:.2f} x the time with the boundary on an eighth of the rows, as in ours (and "
-            f"{row['head_rows']:.0%} of the rows in the head), {row['share_of_peak']:.0%} of the matrix peak, "
-            f"{row['peak_gib']:.0f} GiB; {rows[name][every]['ratio_vs_ce']:.2f} x with it on all, as in the paper's |"
+            f"| step with transport, anchor and boundary, relative to plain cross-entropy: `{name}`, batch "
+            f"{step['batch']} | "
+            f"{row['ratio_vs_ce']:.2f} x the time with the boundary on an eighth of the rows, as in our recipes "
+            f"({row['head_rows']:.0%} of the rows in the head), {row['share_of_peak']:.0%} of peak matrix throughput, "
+            f"{row['peak_gib']:.0f} GiB; {rows[name][every]['ratio_vs_ce']:.2f} x with the boundary on all rows, as in "
+            "the paper |"
         )
     lines.append(
-        f"| with four rounds of refinement in the loop on top: `sudoku-paper`, an eighth | "
+        f"| the same plus four rounds of refinement in the loop: `sudoku-paper`, boundary on an eighth | "
         f"{rows['sudoku-paper'][ril]['ratio_vs_ce']:.2f} x |"
     )
     for row in read("bench-attention")["steps"]:
@@ -101,21 +103,21 @@ def speed() -> str:
         how = {"plain": "plain", "replayed": "as a CUDA graph", "compiled": "compiled, as a CUDA graph"}
         ours, theirs = (how[row["best"][name]] for name in ("ours", "jvp"))
         lines.append(
-            f"| step of a four-block map ({ours}), B = {B}, L = {L}, V = {V}, against `torch.func.jvp` ({theirs}) "
+            f"| step of a four-block map ({ours}), B = {B}, L = {L}, V = {V}, relative to `torch.func.jvp` ({theirs}) "
             f"(the paper's kernel on an A100: {row['paper_speed']} x, {row['paper_memory']} x) | "
-            f"{row['speed']:.1f} x as fast, {row['memory']:.1f} x less memory; neither compiled, "
-            f"{row['ms']['replayed']['jvp'] / row['ms']['replayed']['ours']:.1f} x as fast as graphs, "
-            f"{row['ms']['plain']['jvp'] / row['ms']['plain']['ours']:.1f} x plain |"
+            f"{row['speed']:.1f} x as fast, {row['memory']:.1f} x less memory; without compilation "
+            f"{row['ms']['replayed']['jvp'] / row['ms']['replayed']['ours']:.1f} x as fast with CUDA graphs, "
+            f"{row['ms']['plain']['jvp'] / row['ms']['plain']['ours']:.1f} x without |"
         )
     for row in read("bench-head")["rows"]:
         lines.append(
-            f"| head and losses in chunks against dense logits, V = {row['vocab']:,} | {row['speed']:.1f} x as fast, "
-            f"{1 / row['memory']:.2f} x the memory |"
+            f"| head and losses in chunks, relative to dense logits, V = {row['vocab']:,} | "
+            f"{row['speed']:.1f} x as fast, {1 / row['memory']:.2f} x the memory |"
         )
     prior = read("bench-sampler")["prior"]
     lines.append(
-        f"| drawing the prior, V = {prior['vocab']:,}, D = {prior['width']}, against the dense draw, and against the "
-        f"chunks of training | {prior['speed']:.0f} x, {prior['speed_vs_chunks']:.0f} x as fast |"
+        f"| drawing the prior, V = {prior['vocab']:,}, D = {prior['width']}, relative to the dense draw, and to the "
+        f"chunked draw of training | {prior['speed']:.0f} x, {prior['speed_vs_chunks']:.0f} x as fast |"
     )
     return "\n".join(lines)
 
@@ -123,7 +125,7 @@ def speed() -> str:
 def backbone_table(found: dict) -> str:
     """The delta rule and the mix against attention, by length."""
     lengths = list(found["step_ms"]["ratio"]["delta"])
-    columns = [*(f"L = {int(length):,}" for length in lengths), "grows like", "attention", "below it from"]
+    columns = [*(f"L = {int(length):,}" for length in lengths), "growth", "growth of attention", "cheaper from"]
     lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     measures = {
         "forward_ms": "forward, time",
@@ -161,7 +163,7 @@ def backbones_cpu() -> str:
 def ablations() -> str:
     """The arms at the end of their time."""
     study = read("sudoku-ablations")
-    lines = ["| arm | what it is about | steps | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
+    lines = ["| arm | what it changes or tests | steps | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
     for arm in study["arms"]:
         end = arm["curve"][-1]
         cells = " | ".join(f"{end[f'solved_{nfe}']:.0%}" for nfe in (1, 4, 16))
@@ -181,7 +183,7 @@ def scorers() -> str:
 
 
 def other_puzzles() -> str:
-    """The packaged model on puzzles of other makers."""
+    """The packaged model on puzzles from other sources."""
     rows = read("sudoku-others")["rows"]
     budgets = sorted({row["nfe"] for row in rows})
     lines = [
@@ -217,15 +219,15 @@ def reasoning_small() -> str:
     """The small recipes after a few steps, with and without the map's own mistakes, in several ways of sampling."""
     rows = read("reasoning-small")["rows"]
     ways = list(dict.fromkeys(row["way"] for row in rows))
-    lines = [f"| recipe, rollouts | by chance | {' | '.join(ways)} |", "|---" * (len(ways) + 2) + "|"]
+    lines = [f"| recipe, rollouts hold | chance | {' | '.join(ways)} |", "|---" * (len(ways) + 2) + "|"]
     for task, arm in dict.fromkeys((row["task"], row["arm"]) for row in rows):
         here = {row["way"]: row for row in rows if (row["task"], row["arm"]) == (task, arm)}
         cells = []
         for way in ways:
             row = here[way]
-            trusted = f", {row['stable_and_right']} of {row['stable']} stable right" if "stable" in row else ""
+            trusted = f"; stable {row['stable']}, correct {row['stable_and_right']}" if "stable" in row else ""
             cells.append(f"{100 * row['solved']:.0f}%{trusted}")
-        kind = "own mistakes" if arm == "own mistakes" else "the truth alone"
+        kind = "own mistakes" if arm == "own mistakes" else "ground truth only"
         chance = f"{100 * here[ways[0]]['by_chance']:.0f}%"
         lines.append(f"| `{task}-mini`, {kind} | {chance} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -235,8 +237,8 @@ def stable() -> str:
     """How far "stable" can be trusted, and what the self-check costs."""
     rows = read("sudoku-stable")["rows"]
     lines = [
-        "| packaged Sudoku model | solved at 4 NFE | solved with the check, at most 16 | mean NFE | "
-        "stable, of these right | right, of these stable |",
+        "| puzzles | solved at 4 NFE | solved with the check, at most 16 NFE | mean NFE | "
+        "stable answers, correct among them | correct answers, stable among them |",
         "|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(row["set"] for row in rows if "solved" in row):
@@ -247,13 +249,13 @@ def stable() -> str:
         lines.append(f"| {name} ({plain['n']}) | {solved} | {shares} |")
     times = [row for row in rows if "ratio" in row]
     each = "; ".join(
-        f"{row['set'].removeprefix('speed: ')}: {row['nfe']} evaluations without, {row['nfe_checked']} with, "
-        f"{row['ratio']:.1f} times the time"
+        f"{row['set'].removeprefix('speed: ')}: {row['nfe']} NFE without, {row['nfe_checked']} with, "
+        f"{row['ratio']:.1f} x the time"
         for row in times
     )
     texts = [row for row in rows if row["set"].startswith("text")]
-    also = "".join(f" Of {row['n']} texts of the packaged text model, {row['stable']} were stable." for row in texts)
-    return "\n".join([*lines, "", f"One solve by the clock, with and without the check in turn: {each}.{also}"])
+    also = "".join(f" Of {row['n']} samples of the packaged text model, {row['stable']} were stable." for row in texts)
+    return "\n".join([*lines, "", f"Time of one solve without and with the check: {each}.{also}"])
 
 
 def hard_arms() -> str:
@@ -261,20 +263,20 @@ def hard_arms() -> str:
     rows = read("sudoku-hard")["rows"]
     heads = {"4": "4, 2 loops", "4x4": "4, 4 loops"}
     heads |= {f"revise-{k}{x}": f"revise {k}, {n} loops" for x, n in (("", 2), ("x4", 4)) for k in (16, 64)}
-    lines = [f"| puzzles | reads the round before | {' | '.join(heads.values())} |", "|---" * (len(heads) + 2) + "|"]
+    lines = [f"| puzzles | self-conditioned | {' | '.join(heads.values())} |", "|---" * (len(heads) + 2) + "|"]
     for kind, arm in dict.fromkeys((row["set"], row["arm"]) for row in rows):
         here = {row["way"]: row for row in rows if (row["set"], row["arm"]) == (kind, arm)}
         cells = []
         for way in heads:
             row = here[way]
-            trusted = f" ({row['stable_and_right']} of {row['stable']} stable right)" if "stable" in row else ""
+            trusted = f" (stable {row['stable']}, correct {row['stable_and_right']})" if "stable" in row else ""
             cells.append(f"{100 * row['solved']:.1f}{trusted}")
         lines.append(f"| {kind} | {'no' if arm == 'without' else 'yes'} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def paper_recipe() -> str:
-    """`sudoku-paper` after what fitted, beside the paper's own end."""
+    """`sudoku-paper` after a short run, compared with the paper's final numbers."""
     run, paper = read("sudoku-paper"), read("paper")["sudoku"]
     rate = {(row["clues"], row["nfe"]): 100 * row["rate"] for row in run["rows"]}
     budgets = sorted({nfe for _, nfe in rate})
@@ -283,12 +285,12 @@ def paper_recipe() -> str:
         ours = " | ".join(f"{rate[clues, nfe]:.2f}" for nfe in budgets)
         theirs = " | ".join(f"{paper[str(clues)][str(nfe)]:.2f}" for nfe in budgets)
         lines.append(f"| {clues} clues, {run['steps']:,} steps, kappa 0.9 | {ours} |")
-        lines.append(f"| {clues} clues, the paper, up to 200,000 steps, best kappa | {theirs} |")
+        lines.append(f"| {clues} clues, paper, up to 200,000 steps, best kappa | {theirs} |")
     steps = ", ".join(f"{point['solved_4']:.0%} at {point['step']:,}" for point in run["curve"])
     late = ", ".join(f"{point['solved_16']:.0%} at {point['step']:,}" for point in run["curve"])
     lines += [
         "",
-        f"On the way, 30 clues, kappa 0.999, 256 puzzles: at 4 NFE {steps} steps; at 16 NFE {late} steps.",
+        f"During training (30 clues, kappa 0.999, 256 puzzles): at 4 NFE {steps} steps; at 16 NFE {late} steps.",
     ]
     return "\n".join(lines)
 
@@ -315,8 +317,8 @@ def text() -> str:
         [
             *text_table(shown),
             "",
-            f"{training['parameters'] / 1e6:.0f}M parameters; {training['seconds'] / 60:.0f} minutes of one "
-            f"{training['hardware']} for both stages, no teacher but itself. Judge {evaluation['judge']['name']}, "
+            f"{training['parameters'] / 1e6:.0f}M parameters; {training['seconds'] / 60:.0f} minutes on one "
+            f"{training['hardware']} for both stages; no external teacher. Judge: {evaluation['judge']['name']}, "
             f"{evaluation['rows'][0]['n']} samples per entry.",
         ]
     )
@@ -331,30 +333,31 @@ def text_results() -> str:
     """The table, and what each arm cost."""
     arms = read("text")["arms"]
     lines, first = text_table(arms), next(iter(arms.values()))["evaluation"]
-    lines += ["", f"Judge {first['judge']['name']}, seed {first['samples'][0]['seed']}.", ""]
+    lines += ["", f"Judge: {first['judge']['name']}; seed {first['samples'][0]['seed']}.", ""]
     for name, arm in arms.items():
         training, data = arm["training"], arm["data"]
         stages = training.get("stages", [{"recipe": arm["recipe"], **training}])
         steps = " and ".join(f"{stage['steps']:,} of `{stage['recipe']}`" for stage in stages)
         lines.append(
-            f"- `{name}`: {training['parameters'] / 1e6:.1f}M parameters, {training['seconds'] / 60:.1f} minutes of "
-            f"one {training['hardware']} (steps of {training['batch']}: {steps}), {data['train_tokens'] / 1e6:.0f}M "
-            f"tokens of encyclopaedia and news; {arm['evaluation']['rows'][0]['n']} samples per entry."
+            f"- `{name}`: {training['parameters'] / 1e6:.1f}M parameters, {training['seconds'] / 60:.1f} minutes on "
+            f"one {training['hardware']} (batch size {training['batch']}; steps: {steps}), "
+            f"{data['train_tokens'] / 1e6:.0f}M tokens of encyclopaedia and news; "
+            f"{arm['evaluation']['rows'][0]['n']} samples per entry."
         )
     return "\n".join(lines)
 
 
 def text_backbones() -> str:
-    """Attention and the delta rule after equal time on long texts."""
+    """Attention and the delta rule after equal training time on long texts."""
     arms = read("text-delta")["arms"]
     lines, first = text_table(arms), next(iter(arms.values()))
-    lines += ["", f"Judge {first['evaluation']['judge']['name']}, {first['evaluation']['rows'][0]['n']} samples.", ""]
+    lines += ["", f"Judge: {first['evaluation']['judge']['name']}; {first['evaluation']['rows'][0]['n']} samples.", ""]
     for name, arm in arms.items():
         training = arm["training"]
         lines.append(
-            f"- {name}: {training['parameters'] / 1e6:.1f}M parameters, {training['steps']:,} steps of "
-            f"{training['batch']} at {training['median_steps_per_second']:.1f} per second, "
-            f"{training['minutes']:g} minutes of one {training['hardware']} with start-up and compilation."
+            f"- {name}: {training['parameters'] / 1e6:.1f}M parameters, {training['steps']:,} steps with batch size "
+            f"{training['batch']} at {training['median_steps_per_second']:.1f} steps per second, "
+            f"{training['minutes']:g} minutes on one {training['hardware']} including start-up and compilation."
         )
     return "\n".join(lines)
 
@@ -362,7 +365,7 @@ def text_backbones() -> str:
 def text_ablations() -> str:
     """Perplexity (entropy) of the arms at the end of their time."""
     study = read("text-ablations")
-    lines = ["| arm | what it is about | steps | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
+    lines = ["| arm | what it changes or tests | steps | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
     for arm in study["arms"]:
         cells = " | ".join(f"{row['perplexity']:.0f} ({row['entropy']:.2f})" for row in arm["judged"])
         lines.append(f"| {arm['arm']} | {arm['question']} | {arm['curve'][-1]['step']:,} | {cells} |")
@@ -385,7 +388,7 @@ def text_studies() -> str:
 
 
 def text_samples() -> str:
-    """The first sample of each budget, whatever it is like."""
+    """The first sample of each budget, not selected."""
     lines = []
     for name, arm in read("text")["arms"].items():
         for nfe, sample in arm["first_samples"].items():
@@ -395,7 +398,7 @@ def text_samples() -> str:
 
 
 def programs() -> str:
-    """`gsm-small` on problems of its own kind and on GSM8K's, beside the paper's row, with what each was trained on."""
+    """`gsm-small` on synthetic problems and on GSM8K, with the paper's row and the training data of both."""
     ours, paper = read("gsm"), read("paper")["gsm8k"]
     budgets = [row["nfe"] for row in ours["gsm8k"]["rows"]]
     lines = [f"| % correct | {' | '.join(f'{nfe} NFE' for nfe in budgets)} |", "|---" * (len(budgets) + 1) + "|"]
@@ -407,16 +410,16 @@ def programs() -> str:
     lines += [
         "",
         f"`gsm-small`: {training['parameters'] / 1e6:.0f}M parameters, no transport term, "
-        f"{training['seconds'] / 60:.1f} minutes of one {training['hardware']} ({training['steps']:,} steps of "
-        f"{training['batch']}), on {data['originals']:,} problems with programs and their renumbered copies "
-        f"({data['examples']:,} examples in all), and as many synthetic ones as it drew ({data['synthetic']:.0%} of a "
-        "batch). Paper: about 165M parameters, 250,000 steps of 512, on TinyGSM.",
+        f"{training['seconds'] / 60:.1f} minutes on one {training['hardware']} ({training['steps']:,} steps with batch "
+        f"size {training['batch']}). Data: {data['originals']:,} problems with programs and their renumbered copies "
+        f"({data['examples']:,} examples in total); {data['synthetic']:.0%} of each batch are synthetic problems. "
+        "Paper: about 165M parameters, 250,000 steps with batch size 512, on TinyGSM.",
     ]
     return "\n".join(lines)
 
 
 def reproduction() -> str:
-    """Every table and figure of the paper: what it takes at either scale, and our numbers that stand in results/."""
+    """Every table and figure of the paper: its cost at either scale, and our numbers in results/."""
     from dbtm.service.reproduction.needs import total_hours
     from dbtm.service.reproduction.registry import ENTRIES
     from dbtm.service.reproduction.steps.training import Train
@@ -448,17 +451,17 @@ ROLES = ("best", "dbtm")
 
 
 def _comparison(task: str) -> dict | None:
-    """A comparison of methods, where its runs are made."""
+    """The comparison of methods on a task, if it has been run."""
     path = RESULTS / f"referee-{task}.json"
     return json.loads(path.read_text()) if path.is_file() else None
 
 
 def _missing(task: str) -> str:
-    return f"Not run yet: `dbtm referee {task}` makes these numbers; `results/referee-{task}.json` is not there."
+    return f"Not run yet: `dbtm referee {task}` writes these numbers to `results/referee-{task}.json`."
 
 
 def referee_losses() -> str:
-    """Where DBTM loses at equal cost: the first lines of the page."""
+    """Where DBTM loses at equal training cost: the first lines of the page."""
     lines = []
     for task in REFEREED:
         document = _comparison(task)
@@ -471,7 +474,7 @@ HEADLINE = (1, 2, 4, 8, 16)
 
 def referee_best() -> str:
     """The best method at each number of evaluations, on every task that has been run, and those no worse than it."""
-    lines = ["| task | NFE | best | within its interval | DBTM |", "|---|---|---|---|---|"]
+    lines = ["| task | NFE | best | inside the interval of the best | DBTM |", "|---|---|---|---|---|"]
     for task in REFEREED:
         document = _comparison(task)
         for record in document["best"] if document else ():
@@ -498,7 +501,7 @@ def _referee(task: str) -> str:
     if document is None:
         return _missing(task)
     best, quality, cost = best_table(document), quality_table(document), cost_table(document)
-    made = f"Made on {'; '.join(document['hardware'])}, commit {', '.join(c[:12] for c in document['commit'])}."
+    made = f"Hardware: {'; '.join(document['hardware'])}. Commit: {', '.join(c[:12] for c in document['commit'])}."
     parts = [best.markdown(), f"{quality.title}.", quality.markdown(), quality.note, f"{cost.title}.", cost.markdown()]
     return "\n\n".join([*parts, made])
 
@@ -572,8 +575,8 @@ def methods_markov() -> str:
     lines += [
         "",
         f"Total variation of adjacent tokens from the truth on `markov`, {rows[0]['samples']:,} samples, one seed, "
-        f"default settings; positions that are independent cannot get below {rows[0]['independent']:.3f}. "
-        "`python benchmarks/methods.py` makes these rows.",
+        f"default settings; with independent positions the minimum is {rows[0]['independent']:.3f}. "
+        "`python benchmarks/methods.py` produces these rows.",
     ]
     return "\n".join(lines)
 
@@ -583,7 +586,7 @@ def markov_study() -> str:
     study = read("markov-study")
     budgets = [*study["rows"][0]["total_variation"]["the recipe's"]]
     lines = [
-        f"| run | sampler | {' | '.join(f'{nfe} NFE' for nfe in budgets)} | one token, all others given |",
+        f"| run | sampler | {' | '.join(f'{nfe} NFE' for nfe in budgets)} | one token given all others |",
         f"|---|---|{'---|' * (len(budgets) + 1)}",
     ]
     for row in study["rows"]:
@@ -593,27 +596,29 @@ def markov_study() -> str:
             one = f"{row['conditional']:.3f}" if first else ""
             lines.append(f"| {row['run'] if first else ''} | {label} | {values} | {one} |")
     floor = study["rows"][0]["conditional_floor"]
-    return "\n".join([*lines, "", f"Samples of the exact conditionals have {floor:.3f} by their number alone."])
+    return "\n".join(
+        [*lines, "", f"Samples of the exact conditionals reach {floor:.3f}, from the finite sample size alone."]
+    )
 
 
 def hardening() -> str:
-    """What the fuzzers and the kill test have shown."""
+    """Results of the fuzzers and the kill test."""
     shown = read("hardening")
     fuzz, kill = shown["fuzz"], shown["kill"]
     killed, pairs, full = kill["SIGKILL"], kill["two trainers"]["pairs"], kill["disk full"]["full"]
     commits = ", ".join(sorted({row["commit"][:7] for row in fuzz["rows"]}))
     lines = [
         f"{fuzz['inputs']:,} inputs for {fuzz['readers']} readers and commands: {fuzz['accepted']:,} accepted, "
-        f"{fuzz['refused']:,} refused in a line, {fuzz['failed']} failed. The slowest took "
-        f"{fuzz['slowest_seconds']:.1f} s, the largest {fuzz['most_mib']} MiB above its input (limits: "
+        f"{fuzz['refused']:,} refused with a one-line error, {fuzz['failed']} failed. Slowest: "
+        f"{fuzz['slowest_seconds']:.1f} s; most memory beyond the input: {fuzz['most_mib']} MiB (limits: "
         f"{fuzz['limits']['seconds']:g} s, {fuzz['limits']['mib']} MiB).",
         "",
         f"{killed['kills']} kills, {killed['kills at events']} of them before a file-system event and "
-        f"{killed['kills while saving']} while a checkpoint was written; {pairs} pairs of trainers in one folder, of "
-        f"which one trained and the other was refused; {full} full disks. Nothing was lost: all "
-        f"{killed['runs compared']} runs that were killed and resumed ended as the undisturbed one, bit for bit.",
+        f"{killed['kills while saving']} during a checkpoint write; {pairs} pairs of trainers in one folder, where one "
+        f"trained and the other was refused; {full} full disks. Nothing was lost: all {killed['runs compared']} runs "
+        "that were killed and resumed ended bit for bit like the undisturbed run.",
         "",
-        f"`results/hardening.json` has the counts of every reader with the commit they are of ({commits}).",
+        f"`results/hardening.json` has the counts per reader and the commit that was tested ({commits}).",
     ]
     return "\n".join(lines)
 
@@ -644,7 +649,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
 
 
 def rendered(page: str) -> str:
-    """A page with every table between its markers made anew."""
+    """A page with every table between its markers rendered."""
     text = (ROOT / page).read_text()
     for make in TABLES[page]:
         pattern = rf"(<!-- begin: {make.__name__} -->\n).*?(<!-- end: {make.__name__} -->)"
