@@ -172,15 +172,15 @@ def text_tiny() -> RunConfig:
 
 def text_distill() -> RunConfig:
     """The second stage of `text-ril`, for one network evaluation: `--init` with a run of it."""
-    return _second_stage(text_ril(), "text-distill")
+    return second_stage(text_ril(), "text-distill")
 
 
 def text_small_distill() -> RunConfig:
     """The second stage of `text-small`."""
-    return _second_stage(text_small(), "text-small-distill")
+    return second_stage(text_small(), "text-small-distill")
 
 
-def _second_stage(base: RunConfig, name: str) -> RunConfig:
+def second_stage(base: RunConfig, name: str) -> RunConfig:
     """Self-distillation from trained weights on: the map learns what its own second round makes of the same noise.
 
     The teacher commits every second position, from another place in every text, and only what it decides with those
