@@ -1,0 +1,483 @@
+"""The long text run: data, a study before it, its three stages in parts, and what it is worth (docs/text-base.md).
+
+    python benchmarks/text_base.py data articles.jsonl.xz more.jsonl.xz
+    python benchmarks/text_base.py study                            # variants at a tenth of the length, two seeds
+    python benchmarks/text_base.py train --max-seconds 480          # again and again, until all stages are done
+    python benchmarks/text_base.py judge
+    python benchmarks/text_base.py status
+
+All of it lies in one folder, --out. What has to travel from machine to machine is `packed/` in there: the weights of
+each stage so far in 8 bits, in files of at most 16 MiB, with `progress.json`, which says how far the stage is. `train`
+goes on from the run's own checkpoint where that is on this machine (bit for bit), else from the packed weights: the
+optimizer then starts anew, and the learning rate goes on where it was. `--tiny` does the same on a CPU in seconds.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from dbtm.config import RunConfig
+
+ROOT = Path(__file__).parent.parent
+STAGES = ("text-base", "text-base-2", "text-base-3")
+STUDY_MINUTES = dict(zip(STAGES, (8.0, 3.0, 3.0)))  # a tenth of what a stage is expected to take on an H200
+BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 4, 16)
+VOCAB, LENGTH = 8_192, 128
+FLOORS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run has to reach (judge smollm2)
+NEAR = 0.22  # nats that entropy may be below validation text's
+WAYS: dict[str, dict[str, Any]] = {
+    "recipe": {},
+    "same noise": {"fresh_noise": False},
+    "penalty 0.5": {"repetition_penalty": 0.5},
+    "posterior 0.7": {"mean_from": 2, "mean_temperature": 0.7},
+    "posterior 1": {"mean_from": 2},
+}
+"""Ways to sample, by options of the sampler; those that a map was not trained for are left out."""
+TINY = (
+    *("model.width=16", "model.heads=2", "model.depth=1", "train.batch=8", "train.steps=4", "optim.warmup=1"),
+    *("train.device=cpu", "train.precision=fp32", "train.compile=false", "train.graph=false", "train.log_every=2"),
+    *("train.checkpoint_every=100", "train.evaluate_every=0", "task.evaluate_n=2", "task.evaluate_nfe=[1]"),
+)
+TINY_TEXT = "the {a} river runs past the {b} town, and the {a} bridge of {b} stone is {c} years old.\n"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A name, what it tells, and how it differs from its recipe."""
+
+    name: str
+    question: str
+    changes: tuple[str, ...] = ()
+    recipe: str = STAGES[0]
+
+
+POSTERIOR = ("method.posterior.weight=1", "method.posterior.fraction=0.25", "method.posterior.spread=0.5")
+LATER = ("method.ril.depths=[2]", "method.ril.later_fraction=0.5")
+VARIANTS = (
+    Variant("base", "the recipe"),
+    Variant("posterior", "the posterior term", POSTERIOR),
+    Variant("posterior 3", "its weight", (*POSTERIOR, "method.posterior.weight=3")),
+    Variant("random contexts", "contexts that the sampler visits", ("method.ril.spread=0",)),
+    Variant("no loops", "blocks applied once, in half the time per step", ("model.loops=1",)),
+    Variant("47M", "12 blocks, applied once: too large for the package", ("model.depth=12", "model.loops=1")),
+    Variant("anchor 0.75", "anchor time", ("method.path.t_anchor=0.75",)),
+    Variant("EMA 0.9999", "weight averaging", ("optim.ema=0.9999",)),
+    Variant("batch 512", "rows per step", ("train.batch=512",)),
+    Variant("two rounds", "rollouts of two rounds, where half of the rows go on", LATER),
+    Variant("self-conditioning", "rounds that read the one before", (*LATER, "model.self_condition=true")),
+    Variant("own choices", "rounds that hold the map's own choices in some rows", (*LATER, "method.ril.own=0.25")),
+    Variant("distil 2", "the second stage", recipe=STAGES[1]),
+    Variant("distil 4", "four rounds at once, with no stage between", recipe=STAGES[2]),
+    Variant("distil 8", "eight rounds at once", ("method.distill.depth=8",), STAGES[2]),
+    Variant("distil 2, temperature 1", "the target's temperature", ("method.distill.temperature=1",), STAGES[1]),
+    Variant("distil 2, few teachers", "a fourth of the teachers", ("method.distill.refresh=480",), STAGES[1]),
+)
+STUDY_SHARED = {  # by recipe: teachers as often per run as in the whole stage
+    STAGES[0]: (),
+    STAGES[1]: ("method.distill.refresh=120",),
+    STAGES[2]: ("method.distill.refresh=80",),
+}
+REFERENCES = ("real", "shuffled")
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+def data(given: argparse.Namespace) -> None:
+    """Prepare text, once; with the tokenizer of the packed weights, where there are some."""
+    if (given.data / "manifest.json").is_file():
+        print(f"{given.data} is there already")
+        return
+    names, length, words = given.files, LENGTH, f"train:{VOCAB}"
+    if given.tiny:
+        names, length, words = [str(tiny_text(given))], 16, "train:300"
+    packed = [path for path in (packed_folder(given, stage) / "tokenizer.json" for stage in STAGES) if path.is_file()]
+    words = str(packed[-1]) if packed else words
+    options = ["--tokenizer", words, "--length", str(length), "--out", str(given.data)]
+    options += ["--validation", "0.2", "--workers", "1"] if given.tiny else []
+    done = subprocess.run([sys.executable, "-m", "dbtm", "data", "text", *names, *options])
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def tiny_text(given: argparse.Namespace) -> Path:
+    """The first pieces of the files, or some sentences where no file is named."""
+    from dbtm.tasks.text import sources
+
+    path = given.out / "tiny.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for name in given.files:
+            for _, piece in zip(range(200), sources.pieces(name, lambda n: None, None, "line")):
+                file.write(" ".join(piece.text[:2_000].split()) + "\n")
+        for i in range(0 if given.files else 300):
+            file.write(TINY_TEXT.format(a="abcdefg"[i % 7] * 3, b="hijkl"[i % 5] * 2, c=i))
+    return path
+
+
+# -- the run, in parts -------------------------------------------------------------------------------------------------
+
+
+def packed_folder(given: argparse.Namespace, stage: str) -> Path:
+    return given.out / "packed" / stage
+
+
+def progress_of(given: argparse.Namespace, stage: str) -> dict[str, Any]:
+    """How far a stage is: steps `done` of `steps`, the step at which its newest run began, and its parts."""
+    path = packed_folder(given, stage) / "progress.json"
+    return json.loads(path.read_text()) if path.is_file() else {"done": 0, "steps": None, "start": 0, "parts": []}
+
+
+def finished(progress: dict[str, Any]) -> bool:
+    return progress["done"] == progress["steps"]
+
+
+def rest(config: RunConfig, done: int) -> RunConfig:
+    """The run that makes the steps of `config` from `done` on: the learning rate goes on where it was, after a short
+    warm-up, with other noise and another order of the texts.
+    """
+    if not done:
+        return config
+    optim, left = config.optim, config.train.steps - done
+    if optim.schedule == "wsd":
+        decay = max(1, round(optim.decay_fraction * config.train.steps))
+        now = min(1.0, left / decay)
+        optim = replace(optim, lr=now * optim.lr, muon_lr=now * optim.muon_lr, decay_fraction=min(1.0, decay / left))
+    optim = replace(optim, warmup=min(optim.warmup, 100, left))
+    task = replace(config.task, seed=done)  # type: ignore[type-var]
+    return replace(
+        config, optim=optim, task=task, train=replace(config.train, steps=left, seed=config.train.seed + done)
+    )
+
+
+def train(given: argparse.Namespace) -> None:
+    """The next part of the first stage that is not finished, or of --stage; packed when it ends."""
+    stages = [given.stage] if given.stage else STAGES
+    stage = next((stage for stage in stages if not finished(progress_of(given, stage))), None)
+    if stage is None:
+        print("all stages are finished")
+        return
+    number = STAGES.index(stage)
+    if number and not finished(progress_of(given, STAGES[number - 1])):
+        sys.exit(f"{stage} starts from the weights of {STAGES[number - 1]}, which is not finished")
+    part(given, stage, packed_folder(given, STAGES[number - 1]) if number else None)
+    status(given)
+
+
+def part(given: argparse.Namespace, stage: str, before: Path | None) -> None:
+    """Train until the time is up, from this machine's own checkpoint or the packed weights, and pack."""
+    import dbtm
+    from dbtm.checkpoint import folder as checkpoint
+    from dbtm.core.device import pick_device
+    from dbtm.evals.provenance import made
+    from dbtm.service.training import TrainRequest, configuration
+
+    progress, packed = progress_of(given, stage), packed_folder(given, stage)
+    changes = given.set or progress.get("changes", inherited(given, stage))
+    if progress["done"] and changes != progress["changes"]:
+        sys.exit(f"{stage} was begun with the settings {progress['changes']}: leave --set out")
+    whole = configuration(TrainRequest(stage, changes=(*tiny(given, stage), *changes), data=given.data))
+    start = progress["start"]
+    here = checkpoint.latest(given.out / f"{stage}-from-{start:06d}")
+    if here is None or start + checkpoint.step_of(here) < progress["done"]:  # another machine went further
+        start = progress["done"]
+    before, run = packed if start else before, given.out / f"{stage}-from-{start:06d}"
+    config = rest(whole, start)
+    config = replace(config, train=replace(config.train, init="" if before is None else str(before)))
+    began = time.monotonic()
+    last = dbtm.fit(config, run, resume=True, max_seconds=given.max_seconds)
+    now = {"from": progress["done"], "to": start + checkpoint.step_of(last), "seconds": time.monotonic() - began}
+    progress |= {"recipe": stage, "seed": whole.train.seed, "changes": changes, "steps": whole.train.steps}
+    progress |= {"done": now["to"], "start": start}
+    progress["parts"] += [{**now, **made(pick_device(config.train.device))}]
+    keep(last, packed, progress)
+
+
+def inherited(given: argparse.Namespace, stage: str) -> list[str]:
+    """What a later stage has of the settings that the first was begun with: the map, its terms and its sampler."""
+    first = [] if stage == STAGES[0] else progress_of(given, STAGES[0]).get("changes", [])
+    return [change for change in first if change.startswith(("model.", "method.", "sample."))]
+
+
+def keep(last: Path, packed: Path, progress: dict[str, Any]) -> None:
+    """Pack a checkpoint with its progress, whole or not at all."""
+    from dbtm.checkpoint import folder as checkpoint
+    from dbtm.service.packing import pack
+
+    new = packed.with_name(f".new-{packed.name}")
+    shutil.rmtree(new, ignore_errors=True)
+    pack(str(last), new)
+    (new / "progress.json").write_text(json.dumps(progress, indent=1) + "\n")
+    checkpoint.put_in_place(new, packed)
+
+
+def tiny(given: argparse.Namespace, recipe: str) -> tuple[str, ...]:
+    """The settings of --tiny."""
+    if not given.tiny:
+        return ()
+    return (*TINY, "method.distill.refresh=2") if recipe != STAGES[0] else TINY
+
+
+def status(given: argparse.Namespace) -> None:
+    """How far the stages are, and how many runs of the study are done."""
+    for stage in STAGES:
+        progress = progress_of(given, stage)
+        steps = f"{progress['done']:,} of {progress['steps']:,} steps" if progress["steps"] else "not begun"
+        minutes = sum(each["seconds"] for each in progress["parts"]) / 60
+        print(f"{stage:12s} {steps}, {minutes:.1f} minutes in {len(progress['parts'])} parts")
+    print(f"study        {sum('steps' in line for line in journal(given))} runs")
+
+
+# -- the study ---------------------------------------------------------------------------------------------------------
+
+
+def journal(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """A line per finished run, and a line per judged one."""
+    path = given.out / "study" / "study.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def append(given: argparse.Namespace, line: dict[str, Any]) -> None:
+    from dbtm.core.atomic import write_bytes
+
+    lines = [*journal(given), line]
+    write_bytes(given.out / "study" / "study.jsonl", "".join(json.dumps(each) + "\n" for each in lines).encode())
+
+
+def study(given: argparse.Namespace) -> None:
+    """Train and draw what has not been, then judge what has not been, one seed after the other."""
+    wanted = [variant for variant in VARIANTS if not given.only or variant.name in given.only]
+    (given.out / "study").mkdir(parents=True, exist_ok=True)
+    for seed in given.seeds:
+        for variant in wanted:
+            if not find_line(given, variant.name, seed, "steps"):
+                append(given, compared(given, variant, seed))
+                print(f"{variant.name}, seed {seed}: trained", flush=True)
+            if given.judge != "none" and not find_line(given, variant.name, seed, "rows"):
+                append(given, judged(given, variant.name, seed))
+                print(f"{variant.name}, seed {seed}: judged", flush=True)
+    report(given)
+
+
+def find_line(given: argparse.Namespace, variant: str, seed: int, has: str) -> dict[str, Any] | None:
+    lines = (line for line in journal(given) if (line["variant"], line["seed"]) == (variant, seed) and has in line)
+    return next(lines, None)
+
+
+def place(given: argparse.Namespace, variant: str, seed: int) -> Path:
+    """Of a run; its samples and packed weights have this name and an ending."""
+    return given.out / "study" / f"{variant.replace(' ', '-').replace(',', '')}-{seed}"
+
+
+def ending(run: Path, word: str) -> Path:
+    return run.with_name(run.name + word)
+
+
+def compared(given: argparse.Namespace, variant: Variant, seed: int) -> dict[str, Any]:
+    """One run for its time, from scratch or from the packed weights of `base` with the same seed; its samples."""
+    from dbtm.checkpoint import folder as checkpoint
+    from dbtm.core.device import pick_device
+    from dbtm.evals.provenance import made
+    from dbtm.evals.samples import write_sets
+    from dbtm.service.training import TrainRequest
+    from dbtm.service.training import train as train_by_request
+
+    run, base = place(given, variant.name, seed), ending(place(given, "base", seed), ".packed")
+    init = None if variant.recipe == STAGES[0] else base
+    if init is not None and not init.is_dir():
+        sys.exit(f"'{variant.name}' starts from the weights of 'base' with seed {seed}: run that first")
+    shutil.rmtree(run, ignore_errors=True)  # of a process that was killed: runs by the clock are not resumed
+    shared = (f"train.seed={seed}", f"task.seed={seed}", "train.checkpoint_every=1000000", "train.evaluate_every=1000")
+    changes = (*shared, *STUDY_SHARED[variant.recipe], *variant.changes, *tiny(given, variant.recipe))
+    minutes = None if given.tiny else given.minutes or STUDY_MINUTES[variant.recipe]
+    request = TrainRequest(variant.recipe, changes=changes, out=run, init=init, data=given.data, minutes=minutes)
+    began = time.monotonic()
+    last = train_by_request(request)
+    line = {"variant": variant.name, "seed": seed, "steps": checkpoint.step_of(last), "minutes": minutes}
+    line |= {"seconds": time.monotonic() - began, "recipe": variant.recipe, "changes": changes}
+    write_sets(ending(run, ".jsonl.gz"), drawn(given, last, WAYS, STUDY_BUDGETS))
+    if variant.name == "base":
+        keep(last, base, line)
+    shutil.rmtree(run)
+    return {**line, **made(pick_device(device(given)))}
+
+
+def judged(given: argparse.Namespace, variant: str, seed: int) -> dict[str, Any]:
+    found = judge_file(given, ending(place(given, variant, seed), ".jsonl.gz"))
+    return {"variant": variant, "seed": seed, **found}
+
+
+def report(given: argparse.Namespace) -> None:
+    """Perplexity (entropy) of every variant at the recipe's own options, then its perplexity at matched entropy."""
+    lines = journal(given)
+    names = [variant.name for variant in VARIANTS if any(line["variant"] == variant.name for line in lines)]
+    print(f"{'variant':26s} {'seeds':>5s}" + "".join(f"{n:>5d} NFE{'at equal entropy':>18s}" for n in STUDY_BUDGETS))
+    table = []
+    for name in names:
+        seeds = [line["rows"] for line in lines if line["variant"] == name and "rows" in line]
+        cells = [cell(seeds, nfe) for nfe in STUDY_BUDGETS] if seeds else []
+        table.append({"variant": name, "seeds": len(seeds), "by_nfe": cells})
+        print(f"{name:26s} {len(seeds):5d}" + "".join(f"{each['shown']:>9s}{each['matched']!s:>18s}" for each in cells))
+    document = {"target": f"entropy of real text - {NEAR}", "variants": table, "lines": lines}
+    path = given.json or (given.out if given.tiny else ROOT / "results") / "text-base-study.json"
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def cell(seeds: Sequence[list[dict[str, Any]]], nfe: int) -> dict[str, Any]:
+    """Means over the seeds: of the recipe's way to sample, and on the frontier of all ways at one entropy."""
+    from dbtm.evals.sweep.frontier import Point, frontier, perplexity_at
+
+    first, matched = [], []
+    for rows in seeds:
+        target = next(row["entropy"] for row in rows if row["kind"] == "real") - NEAR
+        points = [row for row in rows if row["kind"] == "sample" and row["settings"]["nfe"] == nfe]
+        first.append((points[0]["perplexity"], points[0]["entropy"]))
+        curve = frontier([Point(row["entropy"], row["perplexity"]) for row in points])
+        matched.append(perplexity_at(target, curve))
+    perplexity, entropy = (mean(values) for values in zip(*first))
+    known = [value for value in matched if value is not None]
+    at_equal = round(mean(known), 1) if len(known) == len(matched) else None
+    return {"nfe": nfe, "perplexity": perplexity, "entropy": entropy, "matched": at_equal,
+            "shown": f"{perplexity:.0f} ({entropy:.2f})"}  # fmt: skip
+
+
+# -- samples and their numbers -----------------------------------------------------------------------------------------
+
+
+def device(given: argparse.Namespace) -> str:
+    return "cpu" if given.tiny else "auto"
+
+
+def drawn(given: argparse.Namespace, model: Path, ways: Iterable[str], budgets: Sequence[int]) -> list[Any]:
+    """Sets of samples of every way and budget, each once, then real text and the same with its words shuffled."""
+    from dbtm.checkpoint.migrate import read_config
+    from dbtm.evals.samples import key
+    from dbtm.service.evaluation.generated_text import TextEvaluationRequest, evaluate_text
+
+    sets: dict[str, Any] = {}
+    posterior = read_config(model).method.posterior.weight  # type: ignore[attr-defined]
+    for way in ways:
+        if "mean_from" in WAYS[way] and not posterior:
+            continue
+        request = TextEvaluationRequest(
+            checkpoint=str(model), judge=None, n=given.n, seed=given.seed, budgets=tuple(budgets), options=WAYS[way],
+            references=not sets, data=given.data, device=device(given),
+        )  # fmt: skip
+        for each in next(iter(evaluate_text(request))).sets:  # what comes first is what was drawn
+            sets.setdefault(key({"kind": each.kind, **each.settings}), each)
+    return sorted(sets.values(), key=lambda each: each.kind in REFERENCES)
+
+
+def judge_file(given: argparse.Namespace, path: Path) -> dict[str, Any]:
+    from dbtm.service.evaluation.generated_text import TextEvaluationRequest, evaluate_text
+
+    named = None if given.judge == "none" else given.judge
+    *_, found = evaluate_text(TextEvaluationRequest(samples=path, judge=named, device=device(given)))
+    return found.document()
+
+
+def judge(given: argparse.Namespace) -> None:
+    """Samples of the newest stage, or of --stage, judged; or, where the judge is elsewhere, drawn alone."""
+    from dbtm.checkpoint.migrate import read_config
+    from dbtm.config import to_dict
+    from dbtm.core.atomic import write_bytes
+    from dbtm.evals.samples import write_sets
+
+    there = [stage for stage in STAGES if progress_of(given, stage)["done"]]
+    if not there or (given.stage and given.stage not in there):
+        sys.exit(f"{packed_folder(given, given.stage or STAGES[0])}: there are no weights to sample from")
+    stage = given.stage or there[-1]
+    model, samples = packed_folder(given, stage), given.out / f"samples-{stage}.jsonl.gz"
+    if not given.drawn:
+        write_sets(samples, drawn(given, model, given.ways, BUDGETS))
+    found = judge_file(given, samples)
+    trained = [progress_of(given, each) for each in STAGES[: STAGES.index(stage) + 1]]
+    settings = to_dict(read_config(model))
+    settings["task"]["data"] = settings["task"]["tokenizer"] = settings["train"]["init"] = ""
+    about = {"recipe": stage, "seed": given.seed, "trained": trained, "config": settings}
+    path = given.json or (given.out if given.tiny else ROOT / "results") / "text-base.json"
+    if given.judge != "none":
+        stages = json.loads(path.read_text())["stages"] if path.is_file() else {}
+        document = {"stages": {**stages, stage: {**about, **found}}}
+        write_bytes(path, (json.dumps(document, indent=1) + "\n").encode())
+    print_rows(found["rows"], floors=given.judge == "smollm2")
+
+
+def print_rows(rows: list[dict[str, Any]], floors: bool) -> None:
+    real = next((row["entropy"] for row in rows if row["kind"] == "real"), None)
+    for row in rows:
+        nfe, perplexity = row["settings"].get("nfe"), row["perplexity"]
+        name = row["kind"] if row["kind"] in REFERENCES else f"{nfe} NFE"
+        shown = "-" if perplexity is None else f"{perplexity:.1f}"
+        line = f"{name:10s} perplexity {shown:>8s}  entropy {row['entropy']:.2f}  distinct "
+        line += " ".join(f"{n}: {share:.2f}" for n, share in row["distinct"].items() if share is not None)
+        if floors and nfe in FLOORS and real is not None:
+            reached = perplexity <= FLOORS[nfe] and abs(row["entropy"] - real) <= NEAR
+            line += f"  (at most {FLOORS[nfe]}: {'reached' if reached else 'not reached'})"
+        print(line)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+        words = commands.add_parser(run.__name__, help=run.__doc__, description=run.__doc__)
+        words.set_defaults(run=run)
+        words.add_argument("--out", type=Path, help="folder of everything (runs/text-base; with --tiny -tiny)")
+        words.add_argument("--data", type=Path, help="prepared text (OUT/data)")
+        words.add_argument("--tiny", action="store_true", help="the same at a size that a CPU trains in seconds")
+        return words
+
+    def sampling(words: argparse.ArgumentParser, n: int) -> None:
+        words.add_argument("--judge", help="as in dbtm eval text (smollm2; with --tiny none: samples are drawn alone)")
+        words.add_argument("--n", type=int, help=f"samples of every setting ({n}; with --tiny 4)")
+        words.set_defaults(usual=n)
+        words.add_argument("--json", type=Path, help="result (results/...; with --tiny in OUT)")
+
+    command(data).add_argument("files", nargs="*", metavar="FILE", help="as in dbtm data text")
+    trained = command(train)
+    trained.add_argument("--stage", choices=STAGES, help="default: the first that is not finished")
+    trained.add_argument("--max-seconds", type=float, help="of training; compiling, packing and start-up come on top")
+    trained.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="when a stage begins; of text-base also later",
+    )
+    studied = command(study)
+    names = [variant.name for variant in VARIANTS]
+    studied.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of: {', '.join(names)}")
+    studied.add_argument("--seeds", nargs="+", type=int, help="0 1; with --tiny 0")
+    studied.add_argument("--minutes", type=float, help=f"of a run, instead of {STUDY_MINUTES}")
+    studied.set_defaults(seed=0)
+    sampling(studied, 256)
+    measured = command(judge)
+    measured.add_argument("--stage", choices=STAGES, help="default: the newest")
+    measured.add_argument("--ways", nargs="+", choices=WAYS, default=["recipe"], metavar="WAY", help=", ".join(WAYS))
+    measured.add_argument("--drawn", action="store_true", help="judge the samples that were drawn before")
+    measured.add_argument("--seed", type=int, default=1)
+    sampling(measured, 512)
+    command(status)
+    given = parser.parse_args(words)
+    given.out = given.out or Path("runs/text-base-tiny" if given.tiny else "runs/text-base")
+    given.data = given.data or given.out / "data"
+    if "judge" in given:
+        given.judge = given.judge or ("none" if given.tiny else "smollm2")
+        given.n = given.n or (4 if given.tiny else given.usual)
+    if "seeds" in given:
+        given.seeds = given.seeds or ([0] if given.tiny else [0, 1])
+    given.run(given)
+
+
+if __name__ == "__main__":
+    main()
