@@ -122,9 +122,14 @@ def test_all_terms_have_gradients_and_prompts_have_none(method_class, small_shar
     assert part.loss.isfinite()
     assert set(part.terms) == {"joint", "teacher", "consistency"}
     assert (part.terms["consistency"] == 0) == (small_share == 1.0)
+    learned = {name for name, p in method.network.named_parameters() if p.grad is not None}
+    method.network.zero_grad()
     (nothing,) = method.parts(examples(tokens, torch.ones(18, 2, dtype=torch.bool)))
     assert nothing.loss.item() == 0
     nothing.loss.backward()
+    gradients = {name: p.grad for name, p in method.network.named_parameters() if p.grad is not None}
+    assert gradients.keys() == learned, "devices send each other gradients of the same weights"
+    assert not any(gradient.any() for gradient in gradients.values())
 
 
 @pytest.mark.parametrize("method_class", [MDLMDi4C, DuoDi4C])

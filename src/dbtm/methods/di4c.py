@@ -96,10 +96,9 @@ class Mixture:
         z_BL, active_BL = method.noisy_state(examples, t)
         (B, L), teacher = z_BL.shape, method.frozen["teacher"]
         place_n = active_BL.flatten().nonzero().squeeze(-1)
-        if not len(place_n):  # nothing was noised: nothing to learn, and no gradient
-            nothing = method.network.head.bias.sum() * 0
-            yield Part(nothing, dict.fromkeys(("joint", "teacher", "consistency"), nothing))
-            return
+        learns = len(place_n) > 0
+        if not learns:  # nothing was noised: any position, counted 0 times, for other devices' passes need this one's
+            place_n = place_n.new_zeros(1)
         with torch.no_grad():
             told = method.read_state(teacher, z_BL, t).flatten(0, 1)
             later = None if small else self.later(examples, z_BL, active_BL, told.view(B, L, -1), t)
@@ -125,6 +124,7 @@ class Mixture:
         }
         if later is not None:
             terms["consistency"] = terms["consistency"] - excess_BT[:, 1:].mean(1).sum() / B
+        terms = {name: term * learns for name, term in terms.items()}
         yield Part(terms["joint"] + terms["teacher"] + terms["consistency"], terms)
 
     def later(self, examples: Examples, z_BL: Tensor, active_BL: Tensor, told_BLD: Tensor, t: float) -> "Later":

@@ -29,8 +29,14 @@ def orthogonalise(x: Tensor, steps: int = 5, eps: float = 1e-7) -> Tensor:
 
 
 def _whole(matrices: list[Tensor]) -> list[Tensor]:
-    """Each of them orthogonalised, in its own dtype."""
-    return list(orthogonalise(torch.stack(matrices)).to(matrices[0].dtype).unbind()) if matrices else []
+    """Each of them orthogonalised, in its own dtype. On a CPU one at a time: there, a product's last bit depends on how
+    many matrices are stacked, and shards stack fewer. Muon would turn that bit of bfloat16 into another run.
+    """
+    if not matrices:
+        return []
+    at_once = 1 if matrices[0].device.type == "cpu" else len(matrices)
+    stacks = (torch.stack(matrices[i : i + at_once]) for i in range(0, len(matrices), at_once))
+    return [update for stack in stacks for update in orthogonalise(stack).to(stack.dtype).unbind()]
 
 
 def in_turn(
