@@ -37,7 +37,7 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
     held = {l: e[given[l]] for l in everywhere if l not in free}  # what a position holds, where it is not noise
     rounds: list[Round] = []
     for r in range(1, k + 1):
-        at_mean = options.mean_from and r >= options.mean_from
+        at_mean = options.mean_from and r >= options.mean_from and k > 1
         x0 = options.sigma * rng.normal(rng.fold(seed, NOISE, index, r)[None], L, V, dtype=torch.float64)[0]
         x0 = 0 * x0 if at_mean else x0
         temperature = options.mean_temperature if at_mean else options.temperature

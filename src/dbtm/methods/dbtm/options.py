@@ -48,7 +48,8 @@ class Options(SampleConfig):
     """Scale of the prior noise; null: the one of training."""
     mean_from: int = 0
     """The round from which on unknown positions are the prior's mean instead of noise (method.posterior): 2, say, draws
-    the first round's answers from noise and the later ones from what the context says. 0: never, as in the paper."""
+    the first round's answers from noise and the later ones from what the context says. 0: never, as in the paper. A
+    budget of one evaluation always starts from noise: at the mean, positions would be independent of each other."""
     mean_temperature: float = 1.0
     """The temperature in these rounds."""
     repetition_penalty: float = 0.0
@@ -137,7 +138,7 @@ class Options(SampleConfig):
 
     def at_mean(self, r: int) -> bool:
         """Whether unknown positions of round r are the prior's mean."""
-        return 0 < self.mean_from <= r
+        return 0 < self.mean_from <= r and self.nfe > 1
 
     def in_round(self, r: int) -> "Options":
         """With the temperature of round r."""
@@ -157,7 +158,8 @@ class Options(SampleConfig):
             if options.sampler != "refine":
                 why = f"sampler={options.sampler} commits nothing: leave it out, or use sampler=refine"
             raise UsageError(f"kappa changes nothing where {why}")
-        if options.top_p < 1 and "top_p" in changes and not options.draws:
+        draws = options.temperature or (options.mean_from and options.mean_temperature)  # at some budget
+        if options.top_p < 1 and "top_p" in changes and not draws:
             raise UsageError("top_p changes nothing at temperature 0: give a temperature too, or leave it out")
         if changes.get("rounds") == "planned" and not (options.tunes and options.plan_by_nfe):
             raise UsageError(
