@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -28,7 +29,7 @@ from dbtm.config import RunConfig
 
 ROOT = Path(__file__).parent.parent
 STAGES = ("text-base", "text-base-2", "text-base-3")
-STUDY_MINUTES = dict(zip(STAGES, (8.0, 3.0, 3.0)))  # a tenth of what a stage is expected to take on an H200
+STUDY_MINUTES = dict(zip(STAGES, (8.0, 3.0, 3.0)))  # about a tenth of a stage on an H200
 BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 4, 16)
 VOCAB, LENGTH = 8_192, 128
 FLOORS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run has to reach (judge smollm2)
@@ -36,11 +37,13 @@ NEAR = 0.22  # nats that entropy may be below validation text's
 WAYS: dict[str, dict[str, Any]] = {
     "recipe": {},
     "same noise": {"fresh_noise": False},
+    "temperature 0.5": {"temperature": 0.5},
     "penalty 0.5": {"repetition_penalty": 0.5},
     "posterior 0.7": {"mean_from": 2, "mean_temperature": 0.7},
     "posterior 1": {"mean_from": 2},
 }
 """Ways to sample, by options of the sampler; those that a map was not trained for are left out."""
+STUDY_WAYS = ["recipe", "temperature 0.5", "penalty 0.5", "posterior 0.7"]
 TINY = (
     *("model.width=16", "model.heads=2", "model.depth=1", "train.batch=8", "train.steps=4", "optim.warmup=1"),
     *("train.device=cpu", "train.precision=fp32", "train.compile=false", "train.graph=false", "train.log_every=2"),
@@ -96,6 +99,7 @@ def data(given: argparse.Namespace) -> None:
     if (given.data / "manifest.json").is_file():
         print(f"{given.data} is there already")
         return
+    given.data.parent.mkdir(parents=True, exist_ok=True)
     names, length, words = given.files, LENGTH, f"train:{VOCAB}"
     if given.tiny:
         names, length, words = [str(tiny_text(given))], 16, "train:300"
@@ -181,9 +185,11 @@ def part(given: argparse.Namespace, stage: str, before: Path | None) -> None:
     from dbtm.service.training import TrainRequest, configuration
 
     progress, packed = progress_of(given, stage), packed_folder(given, stage)
-    changes = given.set or progress.get("changes", inherited(given, stage))
-    if progress["done"] and changes != progress["changes"]:
-        sys.exit(f"{stage} was begun with the settings {progress['changes']}: leave --set out")
+    changes = [*inherited(given, stage), *given.set]
+    if progress["done"]:
+        if given.set and changes != progress["changes"]:
+            sys.exit(f"{stage} was begun with the settings {progress['changes']}: leave --set out")
+        changes = progress["changes"]
     whole = configuration(TrainRequest(stage, changes=(*tiny(given, stage), *changes), data=given.data))
     start = progress["start"]
     here = checkpoint.latest(given.out / f"{stage}-from-{start:06d}")
@@ -256,14 +262,17 @@ def study(given: argparse.Namespace) -> None:
     """Train and draw what has not been, then judge what has not been, one seed after the other."""
     wanted = [variant for variant in VARIANTS if not given.only or variant.name in given.only]
     (given.out / "study").mkdir(parents=True, exist_ok=True)
-    for seed in given.seeds:
-        for variant in wanted:
-            if not find_line(given, variant.name, seed, "steps"):
-                append(given, compared(given, variant, seed))
-                print(f"{variant.name}, seed {seed}: trained", flush=True)
-            if given.judge != "none" and not find_line(given, variant.name, seed, "rows"):
-                append(given, judged(given, variant.name, seed))
-                print(f"{variant.name}, seed {seed}: judged", flush=True)
+    trained = 0
+    for seed, variant in product(given.seeds, wanted):
+        if not find_line(given, variant.name, seed, "steps"):
+            if trained == given.runs:
+                continue
+            append(given, compared(given, variant, seed))
+            trained += 1
+            print(f"{variant.name}, seed {seed}: trained", flush=True)
+        if given.judge != "none" and not find_line(given, variant.name, seed, "rows"):
+            append(given, judged(given, variant.name, seed))
+            print(f"{variant.name}, seed {seed}: judged", flush=True)
     report(given)
 
 
@@ -297,13 +306,13 @@ def compared(given: argparse.Namespace, variant: Variant, seed: int) -> dict[str
     shutil.rmtree(run, ignore_errors=True)  # of a process that was killed: runs by the clock are not resumed
     shared = (f"train.seed={seed}", f"task.seed={seed}", "train.checkpoint_every=1000000", "train.evaluate_every=1000")
     changes = (*shared, *STUDY_SHARED[variant.recipe], *variant.changes, *tiny(given, variant.recipe))
-    minutes = None if given.tiny else given.minutes or STUDY_MINUTES[variant.recipe]
+    minutes = given.minutes or (None if given.tiny else STUDY_MINUTES[variant.recipe])
     request = TrainRequest(variant.recipe, changes=changes, out=run, init=init, data=given.data, minutes=minutes)
     began = time.monotonic()
     last = train_by_request(request)
     line = {"variant": variant.name, "seed": seed, "steps": checkpoint.step_of(last), "minutes": minutes}
     line |= {"seconds": time.monotonic() - began, "recipe": variant.recipe, "changes": changes}
-    write_sets(ending(run, ".jsonl.gz"), drawn(given, last, WAYS, STUDY_BUDGETS))
+    write_sets(ending(run, ".jsonl.gz"), drawn(given, last, given.ways, STUDY_BUDGETS))
     if variant.name == "base":
         keep(last, base, line)
     shutil.rmtree(run)
@@ -316,7 +325,7 @@ def judged(given: argparse.Namespace, variant: str, seed: int) -> dict[str, Any]
 
 
 def report(given: argparse.Namespace) -> None:
-    """Perplexity (entropy) of every variant at the recipe's own options, then its perplexity at matched entropy."""
+    """Perplexity (entropy) of every variant by the first way to sample, then its perplexity at equal entropy."""
     lines = journal(given)
     names = [variant.name for variant in VARIANTS if any(line["variant"] == variant.name for line in lines)]
     print(f"{'variant':26s} {'seeds':>5s}" + "".join(f"{n:>5d} NFE{'at equal entropy':>18s}" for n in STUDY_BUDGETS))
@@ -332,7 +341,7 @@ def report(given: argparse.Namespace) -> None:
 
 
 def cell(seeds: Sequence[list[dict[str, Any]]], nfe: int) -> dict[str, Any]:
-    """Means over the seeds: of the recipe's way to sample, and on the frontier of all ways at one entropy."""
+    """Means over the seeds: of the first way to sample, and on the frontier of all ways at one entropy."""
     from dbtm.evals.sweep.frontier import Point, frontier, perplexity_at
 
     first, matched = [], []
@@ -437,7 +446,10 @@ def main(words: Sequence[str] | None = None) -> None:
         words.add_argument("--tiny", action="store_true", help="the same at a size that a CPU trains in seconds")
         return words
 
-    def sampling(words: argparse.ArgumentParser, n: int) -> None:
+    def sampling(words: argparse.ArgumentParser, n: int, ways: list[str]) -> None:
+        words.add_argument(
+            "--ways", nargs="+", choices=WAYS, default=ways, metavar="WAY", help=f"of: {', '.join(WAYS)}"
+        )
         words.add_argument("--judge", help="as in dbtm eval text (smollm2; with --tiny none: samples are drawn alone)")
         words.add_argument("--n", type=int, help=f"samples of every setting ({n}; with --tiny 4)")
         words.set_defaults(usual=n)
@@ -452,21 +464,21 @@ def main(words: Sequence[str] | None = None) -> None:
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="when a stage begins; of text-base also later",
+        help="where a stage begins",
     )
     studied = command(study)
     names = [variant.name for variant in VARIANTS]
     studied.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of: {', '.join(names)}")
     studied.add_argument("--seeds", nargs="+", type=int, help="0 1; with --tiny 0")
     studied.add_argument("--minutes", type=float, help=f"of a run, instead of {STUDY_MINUTES}")
+    studied.add_argument("--runs", type=int, help="train so many that are missing (all of them); 0: judge alone")
     studied.set_defaults(seed=0)
-    sampling(studied, 256)
+    sampling(studied, 256, STUDY_WAYS)
     measured = command(judge)
     measured.add_argument("--stage", choices=STAGES, help="default: the newest")
-    measured.add_argument("--ways", nargs="+", choices=WAYS, default=["recipe"], metavar="WAY", help=", ".join(WAYS))
     measured.add_argument("--drawn", action="store_true", help="judge the samples that were drawn before")
     measured.add_argument("--seed", type=int, default=1)
-    sampling(measured, 512)
+    sampling(measured, 512, ["recipe"])
     command(status)
     given = parser.parse_args(words)
     given.out = given.out or Path("runs/text-base-tiny" if given.tiny else "runs/text-base")

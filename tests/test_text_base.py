@@ -128,9 +128,10 @@ def test_what_a_stage_was_begun_with_stays(run, tmp_path):
     with pytest.raises(SystemExit, match=r"method\.ril\.weight=0\.25"):
         run("train", "--set", "method.ril.weight=0.75")
     run("train")
-    run("train", *AT_ONCE)
+    run("train", *AT_ONCE, "--set", "method.distill.weight=3")
     first, second = (read_config(tmp_path / "packed" / stage) for stage in ("text-base", "text-base-2"))
     assert first.method.ril.weight == second.method.ril.weight == 0.25
+    assert (first.method.distill.weight, second.method.distill.weight) == (0, 3)
     assert (first.train.steps, progress(tmp_path, "text-base-2")["steps"]) == (2, 4), "its length is its own"
 
 
@@ -178,10 +179,12 @@ def test_floors_are_of_perplexity_at_the_entropy_of_text(script, capsys):
 def test_a_study_makes_what_is_missing(run, script, small_judge, tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit, match="'base' with seed 0"):
         run("study", "--only", "distil 2")
+    run("study", "--only", "base", "distil 2", "--runs", 1)
+    assert capsys.readouterr().out.count("trained") == 1
     run("study", "--only", "base", "distil 2")
-    capsys.readouterr()
+    assert capsys.readouterr().out.count("trained") == 1
     monkeypatch.setattr(script, "compared", None)  # nothing is trained again
-    run("study", "--only", "base", "distil 2", "--judge", small_judge)
+    run("study", "--only", "base", "posterior", "distil 2", "--judge", small_judge, "--runs", 0)
     lines = [json.loads(line) for line in (tmp_path / "study" / "study.jsonl").read_text().splitlines()]
     assert [(line["variant"], "rows" in line) for line in lines] == [
         ("base", False), ("distil 2", False), ("base", True), ("distil 2", True)]  # fmt: skip
