@@ -30,7 +30,7 @@ def text_base() -> RunConfig:
             ril=replace(method.ril, spread=0.5),
             quality=ours.NO_QUALITY,
         ),
-        train=replace(base.train, steps=50_000, checkpoint_every=2_000, evaluate_every=2_000),
+        train=replace(base.train, steps=60_000, checkpoint_every=2_000, evaluate_every=2_000),
         sample=Options(nfe=4, scorer="spread", rounds="planned"),
     )
 
