@@ -1,4 +1,4 @@
-"""How good generated rows are: the user's metric, entropy, and how many of them repeat training rows."""
+"""Metrics of generated rows: the user's metric, entropy, and the share of copied training rows."""
 
 import importlib.util
 import time
@@ -24,7 +24,7 @@ Metric = Callable[[list[Any]], Mapping[str, Estimate]]
 
 @dataclass(frozen=True)
 class RowsScore:
-    """Numbers about some rows: samples at one setting, or the held-out rows beside them."""
+    """Metrics of rows: samples at one setting, or held-out rows."""
 
     kind: str
     """samples, or held out."""
@@ -32,9 +32,9 @@ class RowsScore:
     n: int
     metric: dict[str, Estimate]
     entropy: Estimate
-    """Of a row's own token frequencies, in nats, averaged."""
+    """Entropy of a row's token frequencies, in nats, averaged."""
     copies: Estimate
-    """Share of rows that stand in the training data, token for token."""
+    """Share of rows that occur in the training data, token for token."""
     distinct: float
     """Different rows over all rows."""
     mean_nfe: float | None = None
@@ -49,7 +49,7 @@ class RowsScore:
 
 @dataclass(frozen=True)
 class HeldOutCE:
-    """Nats per token of held-out rows, and which cross-entropy that is."""
+    """Nats per token of held-out rows, and the kind of cross-entropy."""
 
     kind: str
     nats_per_token: Estimate
@@ -63,10 +63,10 @@ class HeldOutCE:
 
 
 def load_metric(words: str) -> Metric:
-    """`file.py:function`, the user's own file, which is run. The function is called with a list of rows."""
+    """Load `file.py:function`; the user's file is run. The function is called with a list of rows."""
     path, colon, name = words.rpartition(":")
     if not colon or not name.isidentifier() or not path:
-        raise UsageError(f"a metric is named as file.py:function, not '{words}'")
+        raise UsageError(f"a metric is given as file.py:function, not '{words}'")
     if not Path(path).is_file():
         raise UsageError(f"the metric's file {path} does not exist")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -99,7 +99,7 @@ def _estimates(name: str, found: Any, rows: int) -> dict[str, Estimate]:
 
 
 def as_users_rows(task: Own, tokens_BL: np.ndarray) -> list[Any]:
-    """Rows as the user's file has them: strings of characters, lists of symbols, or lists of integers."""
+    """Rows as in the user's file: strings of characters, lists of symbols, or lists of integers."""
     if task.symbols is None:
         return [row.tolist() for row in tokens_BL]
     if task.characters:
@@ -117,14 +117,14 @@ def own_task(task: Any) -> Own:
 
 
 def cross_entropy(sampler: Sampler, examples: Batch, seed: int = 0) -> HeldOutCE | None:
-    """The negative log-likelihood of held-out rows where the method has one, else its denoising cross-entropy."""
+    """The negative log-likelihood of held-out rows if the method has one, else its denoising cross-entropy."""
     method = sampler.method
     assert isinstance(method, Method)
     if type(method).nll is not Method.nll:
         each = likelihoods(sampler, examples, seed)
         kind = "negative log-likelihood" + ("" if each.exact else ", upper bound")
     elif type(method).denoising is not Method.denoising:
-        each = likelihoods(sampler, examples, seed, measure=method.denoising)
+        each = likelihoods(sampler, examples, seed, measure="denoising")
         kind = "denoising cross-entropy, no likelihood"
     else:
         return None
@@ -140,8 +140,8 @@ def row_scores(
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Iterator[RowsScore]:
-    """The held-out rows first, where there are any, then samples at every setting, prompted by held-out rows where the
-    task has prompts.
+    """The held-out rows first, if there are any, then samples at each setting, with held-out rows' prompts if the task
+    has prompts.
     """
     task = own_task(sampler.task)
     trained = {row.tobytes() for row in np.ascontiguousarray(task.training_rows(), dtype=np.int64)}

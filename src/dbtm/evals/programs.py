@@ -1,4 +1,4 @@
-"""How many problems a model solves: its programs are run in the sandbox and what they return is compared."""
+"""Accuracy on word problems: a model's programs are run in the sandbox and their results are compared."""
 
 import time
 from collections import Counter
@@ -19,29 +19,29 @@ from dbtm.tasks.gsm8k.data import Example
 from dbtm.tasks.gsm8k.task import Gsm8k
 
 FAILURES = ("wrong", *KINDS, "long")
-"""Why a problem is not solved: another number, no number (dbtm.sandbox), or a question that leaves no room."""
+"""Kinds of failure: a wrong number, no number (dbtm.sandbox), or a question that leaves no room."""
 
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class ProgramScore:
-    """One set of programs: those of a model at one setting of its sampler, or given ones, which have no settings."""
+    """One set of programs: a model's at one sampler setting, or given ones, without settings."""
 
     correct: int
     total: int
     failures: dict[str, int]
-    """How many of the others failed for which reason."""
+    """Number of failures by kind."""
     run_seconds: float
-    """To run the programs."""
+    """Seconds to run the programs."""
     settings: dict[str, Any] | None = None
-    """The sampler's (`settings.described`)."""
+    """The sampler's settings (`settings.described`)."""
     mean_nfe: float | None = None
     sample_seconds: float | None = None
-    """To generate the programs."""
+    """Seconds to generate the programs."""
 
     def document(self) -> dict[str, Any]:
-        """The row as it stands in the JSON: with the rate, its 95 % interval and the throughputs."""
+        """The row for the JSON, with the rate, its 95 % interval and the throughputs."""
         low, high = wilson(self.correct, self.total)
         derived = {
             "rate": self.correct / self.total,
@@ -57,7 +57,7 @@ class ProgramScore:
 
 @dataclass(frozen=True)
 class ProblemResult:
-    """One problem: its program and what came of it."""
+    """One problem: its program and the outcome."""
 
     example: Example
     program: str
@@ -65,7 +65,7 @@ class ProblemResult:
     verdict: str
 
     def document(self) -> dict[str, Any]:
-        """A line of the per-problem file."""
+        """The line of the per-problem file."""
         return {
             "question": self.example.question,
             "program": self.program,
@@ -80,7 +80,7 @@ class ProblemResult:
 def judge(
     examples: Sequence[Example], programs: Sequence[str], sandbox: Sandbox, progress: Progress | None = None
 ) -> list[ProblemResult]:
-    """Run every program and compare what it returns."""
+    """Run every program and compare its result."""
     results = []
     for example, program, outcome in zip(examples, programs, sandbox.map(programs), strict=True):
         assert example.answer is not None
@@ -103,7 +103,7 @@ def solve(
     sampler: Sampler,
     examples: Sequence[Example],
     sandbox: Sandbox,
-    /,  # 'sampler' is one of the options, too
+    /,  # 'sampler' is also an option
     *,
     seed: int = 0,
     progress: Progress | None = None,
@@ -147,10 +147,10 @@ def solve_at(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[ProgramScore, list[ProblemResult]]]:
-    """One score for every setting of the sampler. The first evaluation pays for allocations and kernel choices: it is
-    made before the clock runs.
+    """One score per sampler setting. One evaluation runs before timing, as the first includes allocation and kernel
+    selection.
     """
-    first, _ = gsm8k_task(sampler.task).given([examples[0].question])
+    first, _ = gsm8k_task(sampler.task).given([each.question for each in examples[: sampler.processes]])
     if len(first["tokens"]):
         sampler.sample(**first, cancelled=cancelled, **settings[0])
     for options in settings:
@@ -158,7 +158,7 @@ def solve_at(
 
 
 def gsm8k_task(task: Task | None) -> Gsm8k:
-    """The task of a checkpoint, refused where it is not one of word problems."""
+    """The task of a checkpoint; an error if it is not word problems."""
     if not isinstance(task, Gsm8k):
         raise UsageError(f"this checkpoint was trained on '{task.name if task else 'nothing'}', not on gsm8k")
     return task

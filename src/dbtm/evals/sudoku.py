@@ -1,4 +1,4 @@
-"""Exact-solve rates of a Sudoku model over settings of its sampler."""
+"""Exact-solve rates of a Sudoku model over sampler settings."""
 
 import os
 import time
@@ -18,23 +18,23 @@ from dbtm.tasks.sudoku.task import Sudoku
 
 @dataclass(frozen=True)
 class SudokuScore:
-    """One setting of the sampler on one set of puzzles."""
+    """The score of one sampler setting on one set of puzzles."""
 
     settings: dict[str, Any]
-    """The sampler's (`settings.described`)."""
+    """The sampler's settings (`settings.described`)."""
     solved: int
-    """Puzzles whose every cell is that of the solution."""
+    """Puzzles with every cell right."""
     total: int
     mean_nfe: float
     """Network evaluations used on average."""
     seconds: float
     tuned: bool | None = None
-    """Whether kappa is the one that the checkpoint keeps for this budget; None where the sampler has no kappa."""
+    """Whether kappa is the checkpoint's for this budget; None if the sampler has no kappa."""
     clues: int | None = None
-    """Clues of the puzzles, where they were generated with so many."""
+    """Number of clues of generated puzzles."""
 
     def document(self) -> dict[str, Any]:
-        """The row as it stands in the JSON: with the rate, its 95 % interval and the throughput."""
+        """The row for the JSON, with the rate, its 95 % interval and the throughput."""
         low, high = wilson(self.solved, self.total)
         counted = {"solved": self.solved, "total": self.total, "mean_nfe": self.mean_nfe, "seconds": self.seconds}
         derived = {
@@ -48,7 +48,7 @@ class SudokuScore:
 
 
 def sudoku_task(task: Task | None) -> Sudoku:
-    """The task of a checkpoint, refused where it is not Sudoku."""
+    """The task of a checkpoint; an error if it is not Sudoku."""
     if not isinstance(task, Sudoku):
         raise UsageError(f"this checkpoint was trained on '{task.name if task else 'nothing'}', not on sudoku")
     return task
@@ -60,7 +60,7 @@ def settings_to_try(
     kappas: Sequence[float] = (),
     options: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Options for every budget and threshold that differ: a budget of 1 commits everything, whatever the threshold."""
+    """The distinct options over budgets and thresholds: a budget of 1 commits everything at any threshold."""
     tried = []
     for each in over_budgets(sampler, budgets, options):
         thresholds = kappas[:1] if each.get("nfe") == 1 else kappas
@@ -71,7 +71,7 @@ def settings_to_try(
 
 
 def for_every_threshold(score: SudokuScore, kappas: Sequence[float]) -> list[SudokuScore]:
-    """The score, or with a budget of 1 one for every threshold that was asked for: the number is the same."""
+    """The score, or for a budget of 1 a copy per requested threshold."""
     if score.settings.get("nfe") != 1 or not kappas:
         return [score]
     return [replace(score, settings={**score.settings, "kappa": kappa}) for kappa in kappas]
@@ -87,12 +87,13 @@ def solve_rates(
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Iterator[SudokuScore]:
-    """One score for every setting; `progress` is called with the puzzles done within a setting."""
+    """One score per setting; `progress` is called with the puzzles done within a setting."""
     task = sudoku_task(sampler.task)
     given = task.given(puzzles_BC)
-    # The first evaluation pays for allocations and kernel choices: it is made before the clock runs.
+    # One evaluation before timing: the first includes allocation and kernel selection.
     once: dict[str, Any] = {"nfe": 1} if sampler.has_budget else {}
-    sampler.sample(tokens=given["tokens"][:1], clean=given["clean"][:1], cancelled=cancelled, **once)
+    few = {name: rows[: sampler.processes] for name, rows in given.items()}
+    sampler.sample(**few, cancelled=cancelled, **once)
     for options in settings:
         start = time.perf_counter()
         trace = sampler.sample(**given, seed=seed, progress=progress, cancelled=cancelled, **options)
@@ -111,10 +112,10 @@ def solve_rates(
 
 
 def refuse_trained(task: Sudoku, clues: int, seed: int) -> None:
-    """Refuse puzzles that the checkpoint was trained on: a solve rate on them would say nothing.
+    """Refuse puzzles that the checkpoint was trained on.
 
-    The pool of the i-th range of clues comes from a seed of its own, and the generator's stream is keyed by seed and
-    range together; so only the same seed with the same clues makes the same puzzles, and nothing else is refused.
+    The pool of the i-th range of clues has its own seed, and the generator's stream is keyed by seed and range. So only
+    the same seed with the same clues gives the same puzzles, and only this is refused.
     """
     for (fewest, most), trained in task.pools():
         if seed == trained and fewest == most == clues:
@@ -133,7 +134,7 @@ def held_out(
     workers = os.cpu_count() or 1
     if task.box > 2:
         return generate(clues, n, seed, box=task.box, workers=workers, progress=progress)
-    # There are so few 4 x 4 puzzles that another seed meets those of the pool again: they are left out.
+    # There are so few 4 x 4 puzzles that another seed repeats some of the pool: they are left out.
     puzzles_BC, solutions_BC = generate(clues, 2 * n, seed, box=task.box, workers=workers)
     pool = {puzzle_C.tobytes() for puzzle_C in task.puzzles[0]}
     new_B = np.array([puzzle_C.tobytes() not in pool for puzzle_C in puzzles_BC])

@@ -55,11 +55,20 @@ class Sampler:
         """Whether the number of network evaluations can be chosen."""
         return hasattr(self.options, "nfe")
 
+    @property
+    def processes(self) -> int:
+        """How many share the work."""
+        return 1
+
     def in_batches(self, size: int) -> "Sampler":
         """The same with batches of at most so many samples."""
         other = copy.copy(self)
         other.batch, other._made = min(size, self.batch), None
         return other
+
+    def everywhere(self, work: Callable[..., Any], *args: Any, **own: Any) -> list[Any]:
+        """`work(sampler, rank, size, *args, **own)` of every process that shares this sampler's work: of one."""
+        return [work(self, 0, 1, *args, **own)]
 
     def compile(self, backend: str = "inductor") -> "Sampler":
         """Compile the network's blocks, for any batch size, and on a GPU replay its passes as CUDA graphs: worth a

@@ -122,8 +122,8 @@ def meeting(store: dist.Store, rank: int, size: int, seconds: float) -> str:
 
 
 @contextmanager
-def listening(when: Callable[[], str], seconds: float) -> Iterator[None]:
-    """Within, a peer that is gone or does not answer is one line."""
+def listening(when: Callable[[], str], seconds: float, setting: str = "train.peer_timeout=") -> Iterator[None]:
+    """Within, a peer that is gone or does not answer is one line. `setting` is what sets the seconds."""
     try:
         yield
     except RuntimeError as error:
@@ -132,12 +132,13 @@ def listening(when: Callable[[], str], seconds: float) -> Iterator[None]:
             raise
         raise LostPeer(
             f"process {rank} of {size} lost another one, {when()}: it has ended, or did not answer within "
-            f"train.peer_timeout={seconds:g} seconds ({_reason(error)}); its own output tells why"
+            f"{setting}{seconds:g} seconds ({_reason(error)}); its own output tells why"
         ) from error
 
 
 def _of_peers(error: RuntimeError) -> bool:
-    signs = ("gloo", "nccl", "connection closed", "connection reset", "timed out waiting", "wait timeout", "tcpstore")
+    closed = ("connection closed", "connection reset")
+    signs = ("gloo", "nccl", *closed, "timed out waiting", "wait timeout", "tcpstore", "monitoredbarrier")
     return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)
 
 

@@ -1,76 +1,89 @@
-"""Evaluations by all processes: the first one measures, and every batch of samples that it asks for is split.
+"""A sampler whose work several processes share (`train.team`).
 
-The others wait in `serve` for what to sample. Samples are numbered as on one device, and their noise depends on their
-numbers alone, so the first process gets the samples that it would have drawn by itself (up to float rounding).
+Samples have the same numbers as on one device and their noise depends on these alone, so they equal those of one device
+(up to float rounding).
 """
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch.distributed as dist
 
-from dbtm.core.errors import UsageError
 from dbtm.sampling import Sampler, Trace
+from dbtm.train.team import Team, share_of
 
 
 class SharedSampler(Sampler):
-    """A sampler of the first process whose samples are drawn by all of `group`, which is gloo."""
+    """A sampler of the first process whose samples are drawn by all."""
 
-    group: dist.ProcessGroup
+    team: Team
+
+    @property
+    def processes(self) -> int:
+        return self.team.size
+
+    def everywhere(self, work: Callable[..., Any], *args: Any, **own: Any) -> list[Any]:
+        return self.team.everywhere(_with_sampler, work, self.batch, self.options, args, **own)
 
     def sample(self, n: int | None = None, **request: Any) -> Trace:
-        tokens = request.get("tokens")
-        total = len(tokens) if tokens is not None else n or 0
-        plain = {"tokens", "clean", "seed"} | self.options.__dataclass_fields__.keys()
-        if total < dist.get_world_size(self.group) or not request.keys() <= plain:
+        own = {name: request[name] for name in ("progress", "cancelled") if name in request}
+        plain = {name: value for name, value in request.items() if name not in own}
+        options = {name: value for name, value in plain.items() if name not in ("tokens", "clean", "seed")}
+        total = len(plain["tokens"]) if plain.get("tokens") is not None else n or 0
+        if total < self.team.size or not options.keys() <= self.options.__dataclass_fields__.keys():
             return super().sample(n, **request)
-        self.with_options(**{k: v for k, v in request.items() if k not in ("tokens", "clean", "seed")})
-        dist.broadcast_object_list([(n, self.batch, request)], group=self.group)
-        return Trace.concatenate(self._together(n, request))
+        self.with_options(**options)
+        return Trace.concatenate(self.everywhere(_draw, n, plain, **own))
 
-    def _together(self, n: int | None, request: dict[str, Any]) -> list[Trace]:
-        """Everyone's share, in the order of the samples; a failure of one is one of all."""
-        found: list[Any] = [None] * dist.get_world_size(self.group)
-        try:
-            mine: Any = self._share(n, request)
-        except Exception as error:  # the others wait: they must hear of it
-            mine = f"{type(error).__name__}: {error}"
-        dist.all_gather_object(found, mine, group=self.group)
-        for rank, trace in enumerate(found):
-            if isinstance(trace, str):
-                raise UsageError(f"process {rank} could not sample: {trace}")
-        return found
 
-    def _share(self, n: int | None, request: dict[str, Any]) -> Trace:
-        size, rank = dist.get_world_size(self.group), dist.get_rank(self.group)
-        total = len(request["tokens"]) if n is None else n
-        first, last = (total * r // size for r in (rank, rank + 1))
-        if n is not None:
-            return super().sample(last - first, **request, numbered_from=first)
-        rows = {name: np.asarray(request[name])[first:last] for name in ("tokens", "clean")}
-        return super().sample(**{**request, **rows}, numbered_from=first)
+def shared(sampler: Sampler, team: Team) -> SharedSampler:
+    """The first process's view of a sampler that every process holds."""
+    view = SharedSampler(sampler.method, sampler.network, sampler.options, sampler.task, sampler.batch)
+    view.team = team
+    return view
 
 
 @contextmanager
-def together(sampler: Sampler, group: dist.ProcessGroup) -> Iterator[SharedSampler | None]:
-    """On the first process: the sampler to measure with. The others serve it until it is done, and get None."""
-    shared = SharedSampler(sampler.method, sampler.network, sampler.options, sampler.task, sampler.batch)
-    shared.group = group
-    if dist.get_rank(group) == 0:
-        try:
-            yield shared
-        finally:
-            dist.broadcast_object_list([None], group=group)
-        return
-    while (asked := _next(group)) is not None:
-        n, shared.batch, request = asked
-        shared._together(n, request)
-    yield None
+def together(sampler: Sampler, team: Team) -> Iterator[SharedSampler | None]:
+    """On the first process, the sampler to measure with. The others serve it until it is done, and get None."""
+    team.held["sampler"] = sampler
+    try:
+        if team.rank:
+            team.serve()
+            yield None
+            return
+        with team.leading():
+            yield shared(sampler, team)
+    finally:
+        del team.held["sampler"]
 
 
-def _next(group: dist.ProcessGroup) -> Any:
-    asked: list[Any] = [None]
-    dist.broadcast_object_list(asked, group=group)
-    return asked[0]
+def _with_sampler(team: Team, work: Any, batch: int, options: Any, args: tuple[Any, ...], **own: Any) -> Any:
+    sampler = copy.copy(team.held["sampler"])
+    sampler.batch, sampler.options = batch, options
+    return work(sampler, team.rank, team.size, *args, **own)
+
+
+def _draw(
+    sampler: Sampler,
+    rank: int,
+    size: int,
+    n: int | None,
+    request: dict[str, Any],
+    progress: Callable[[int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Trace:
+    """One process's share. Its progress stands for that of all."""
+    total = len(request["tokens"]) if n is None else n
+    rows = share_of(total, rank, size)
+    mine = rows.stop - rows.start
+    given = {name: np.asarray(request[name])[rows] for name in ("tokens", "clean") if request.get(name) is not None}
+    return sampler.sample(
+        None if n is None else mine,
+        **{**request, **given},
+        progress=None if progress is None else lambda done: progress(done * total // mine),
+        cancelled=cancelled,
+        numbered_from=rows.start,
+    )

@@ -53,7 +53,7 @@ class Alone:
         """The norm of all gradients, which are scaled down where it is more than `most`."""
         return torch.nn.utils.clip_grad_norm_(self.model.parameters(), most)
 
-    def whole(self, module: Backbone, blank: Callable[[], Backbone]) -> Backbone:
+    def whole(self, module: Backbone) -> Backbone:
         """A network that this process can use by itself."""
         return module
 

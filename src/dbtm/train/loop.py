@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from dbtm.train.optim import build_optimizers, schedule, set_learning_rate, stat
 from dbtm.train.pace import OPEN, Pace
 from dbtm.train.prefetch import Prefetch
 from dbtm.train.steady import SteadyCheckpoint, ways_back
+from dbtm.train.team import Team
 
 Evaluate = Callable[[Sampler, int], dict[str, float]]  # (sampler, seed) to named numbers; "score" picks the best
 ASK_EVERY = 8  # steps after which several devices ask each other whether to stop, for which they wait for their GPUs
@@ -109,7 +110,8 @@ class Trainer:
         self.steady = SteadyCheckpoint(out)
         self.shared = None
         if self.world.size > 1:
-            self.shared, self.talk = SharedFolder(self.world.on_cpus()), self.world.on_cpus()
+            self.shared = SharedFolder(self.world.on_cpus())
+            self.team = Team(self.world.on_cpus(), config.train.peer_timeout, "train.peer_timeout=", LostPeer)
         self._prepare()
 
     def _newest(self) -> Path | None:
@@ -307,12 +309,13 @@ class Trainer:
         """A quick measure of the averaged weights; it picks the best checkpoint."""
         if self.evaluate is None:
             return
-        sampler = self.method.sampler(self.layout.whole(self.ema.model, self._blank))
-        if self.shared is None:
-            values = self.evaluate(sampler, self.config.train.seed)
-        else:
-            with together(sampler, self.talk) as shared:  # which the other processes leave when all is measured
-                values = self.evaluate(shared, self.config.train.seed) if shared else {}
+        with self._whole_teachers():
+            sampler = self.method.sampler(self.layout.whole(self.ema.model))
+            if self.shared is None:
+                values = self.evaluate(sampler, self.config.train.seed)
+            else:
+                with together(sampler, self.team) as shared:  # which the other processes leave when all is measured
+                    values = self.evaluate(shared, self.config.train.seed) if shared else {}
         if not values or not metrics:
             return
         metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})
@@ -327,6 +330,17 @@ class Trainer:
             self._settle()
             checkpoint.set_best(self.out, self._folder(), values["score"], measured)
             self._prune()  # the one that was best before
+
+    @contextmanager
+    def _whole_teachers(self) -> Iterator[None]:
+        """Within, frozen networks are whole on every process, which measures the objective on rows of its own."""
+        frozen = self.method.frozen
+        placed = dict(frozen)
+        frozen.update({name: self.layout.whole(module) for name, module in placed.items()})
+        try:
+            yield
+        finally:
+            frozen.update(placed)
 
     def _folder(self) -> Path:
         return self.out / f"step-{self.step:08d}"

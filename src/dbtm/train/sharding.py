@@ -12,12 +12,13 @@ and one backward pass:
   all-reduce over a second mesh dimension would be made after every part.
 """
 
+import copy
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
@@ -44,9 +45,11 @@ class Sharded(Alone):
         mesh = init_device_mesh(device.type, (self.copies, shards), mesh_dim_names=("replicate", "shard"))
         self.mesh, self.across = mesh["shard"], mesh["replicate"].get_group()
         self.roots: list[FSDPModule] = []
+        self.blanks: dict[Backbone, Backbone] = {}  # of every sharded network, a copy without memory
 
     def place(self, module: Backbone) -> Backbone:
         """Cut a network in place: it is built whole on the CPU, a block at a time goes to the device."""
+        self.blanks[module] = _blank(module)
         module.foldable = False  # folded matrices would be whole
         for block in module.trunk.blocks:
             fully_shard(block, mesh=self.mesh)
@@ -104,8 +107,8 @@ class Sharded(Alone):
         norm = super().clip(most)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
-    def whole(self, module: Backbone, blank: Callable[[], Backbone]) -> Backbone:
-        twin: Backbone = blank().to_empty(device=self.device)
+    def whole(self, module: Backbone) -> Backbone:
+        twin: Backbone = copy.deepcopy(self.blanks[module]).to_empty(device=self.device)
         twin.requires_grad_(False).train(module.training)
         twin.compute_dtype = module.compute_dtype
         with torch.no_grad():
@@ -129,6 +132,12 @@ def _enter_by_methods(module: Backbone) -> None:
     module.hidden = hidden  # type: ignore[method-assign]
     module.register_forward_pre_hook(lambda *_: within.__setitem__(0, True))
     module.register_forward_hook(lambda *_: within.__setitem__(0, False), always_call=True)
+
+
+def _blank(module: Backbone) -> Backbone:
+    known: dict[int, Tensor] = {id(x): x.to("meta") for x in module.buffers()}
+    known |= {id(p): nn.Parameter(p.to("meta"), requires_grad=False) for p in module.parameters()}
+    return copy.deepcopy(module, known)
 
 
 def _tensors(module: Backbone) -> list[Tensor]:

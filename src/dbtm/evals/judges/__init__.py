@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 
 def load_judge(name: str, device: str = "auto") -> "Judge":
     """`smollm2`, a GGUF file, or a causal language model of transformers by its name or folder."""
+    judge = _load(name, device)
+    judge.source = (name, device)
+    return judge
+
+
+def _load(name: str, device: str) -> "Judge":
     from dbtm.core.device import pick_device
 
     target = pick_device(device)

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dbtm.train.team import Team, current
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -68,6 +70,8 @@ class Judge(ABC):
     """The token that ends a sequence, and <|endoftext|> where that is another one."""
     device: torch.device
     dtype: torch.dtype
+    source: tuple[str, str] | None = None
+    """The name and the device that `load_judge` was given."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -101,18 +105,12 @@ class Judge(ABC):
         for mask, row, beginning in zip(masks, ids, self.encode(after) if after else []):
             mask[: _common(row, beginning)] = False
         pieces = [list(windows(b, len(row), self.context)) for b, row in enumerate(ids)]
-        nll_B, total, done = np.zeros(len(ids)), sum(map(len, ids)), 0
-        for batch in self._batches([window for piece in pieces for window in piece]):
-            rows = [torch.tensor(ids[w.text][w.start : w.end]) for w in batch]
-            padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-            with torch.inference_mode():
-                nll = self.token_nll(padded.to(self.device)).double().cpu().numpy()
-            for w, row in zip(batch, nll):
-                fresh = row[w.fresh - w.start - 1 : w.end - w.start - 1]
-                nll_B[w.text] += fresh[masks[w.text][w.fresh : w.end]].sum()
-                done += w.end - w.fresh
-            if progress is not None:
-                progress(done, total)
+        batches = list(self._batches([window for piece in pieces for window in piece]))
+        nll_B, total = np.zeros(len(ids)), sum(map(len, ids))
+        shares = self._everywhere(_sums, ids, masks, batches, progress=progress)
+        for number, batch in enumerate(batches):  # in one order, whoever read them
+            for window, value in zip(batch, shares[number % len(shares)][number // len(shares)], strict=True):
+                nll_B[window.text] += value
         if progress is not None:
             progress(total, total)
         return Scores(nll_B, np.array([mask.sum() for mask in masks], dtype=np.int64), sum(len(p) > 1 for p in pieces))
@@ -120,14 +118,19 @@ class Judge(ABC):
     def features(self, texts: Sequence[str]) -> np.ndarray:
         """(N, D) of every text the last layer's state at its last token, within the judge's context."""
         ids = [row[: self.context] or [0] for row in self.encode(texts)]
+        batches = list(self._batches([Window(b, 0, len(row), 1) for b, row in enumerate(ids)]))
         rows: dict[int, np.ndarray] = {}
-        for batch in self._batches([Window(b, 0, len(row), 1) for b, row in enumerate(ids)]):
-            padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids[w.text]) for w in batch], batch_first=True)
-            with torch.inference_mode():
-                states = self.states(padded.to(self.device))
-                last = states[range(len(batch)), [w.end - 1 for w in batch]].double().cpu().numpy()
-            rows |= {w.text: row for w, row in zip(batch, last, strict=True)}
+        for share in self._everywhere(_last_states, ids, batches):
+            rows |= share
         return np.stack([rows[b] for b in range(len(ids))])
+
+    def _everywhere(self, work: Callable[..., Any], *args: Any, **own: Any) -> list[Any]:
+        """`work(judge, rank, size, *args, **own)` of all processes that can load this judge, or of this one."""
+        team = current()
+        if team is None or self.source is None:
+            return [work(self, 0, 1, *args, **own)]
+        team.held["judge"] = self
+        return team.everywhere(_with_judge, self.source, work, args, **own)
 
     def _batches(self, pieces: list[Window]) -> Iterator[list[Window]]:
         """Windows sorted by length, longest first, in batches of bounded size, padding counted."""
@@ -140,3 +143,49 @@ class Judge(ABC):
             batch.append(window)
         if batch:
             yield batch
+
+
+def _with_judge(team: Team, source: tuple[str, str], work: Any, args: tuple[Any, ...], **own: Any) -> Any:
+    if getattr(team.held.get("judge"), "source", None) != source:
+        from dbtm.evals.judges import load_judge
+
+        team.held["judge"] = load_judge(*source)
+    return work(team.held["judge"], team.rank, team.size, *args, **own)
+
+
+def _sums(
+    judge: Judge,
+    rank: int,
+    size: int,
+    ids: list[list[int]],
+    masks: list[np.ndarray],
+    batches: list[list[Window]],
+    progress: Callable[[int, int], None] | None = None,
+) -> list[list[float]]:
+    """The summed -log p of every window in one process's batches. Its progress stands for that of all."""
+    sums, total, done = list[list[float]](), sum(map(len, ids)), 0
+    for batch in batches[rank::size]:
+        rows = [torch.tensor(ids[w.text][w.start : w.end]) for w in batch]
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        with torch.inference_mode():
+            nll = judge.token_nll(padded.to(judge.device)).double().cpu().numpy()
+        fresh = [row[w.fresh - w.start - 1 : w.end - w.start - 1] for w, row in zip(batch, nll)]
+        sums.append([x[masks[w.text][w.fresh : w.end]].sum() for w, x in zip(batch, fresh, strict=True)])
+        done += sum(w.end - w.fresh for w in batch)
+        if progress is not None:
+            progress(min(done * size, total), total)
+    return sums
+
+
+def _last_states(
+    judge: Judge, rank: int, size: int, ids: list[list[int]], batches: list[list[Window]]
+) -> dict[int, np.ndarray]:
+    """By text, for one process's batches."""
+    found: dict[int, np.ndarray] = {}
+    for batch in batches[rank::size]:
+        padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids[w.text]) for w in batch], batch_first=True)
+        with torch.inference_mode():
+            states = judge.states(padded.to(judge.device))
+            last = states[range(len(batch)), [w.end - 1 for w in batch]].double().cpu().numpy()
+        found |= {w.text: row for w, row in zip(batch, last, strict=True)}
+    return found

@@ -1,0 +1,120 @@
+"""Work that several processes share: the first one leads, the others serve.
+
+An evaluation runs on the first process alone, which prints and writes. Work that can be split it sends to all as a
+function with its arguments. Each process computes its share, and the first one gets all results in order of rank.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from dbtm.core.errors import UsageError
+from dbtm.train.distributed import PATIENT, LostPeer, listening
+
+SLOWER = 9.0  # a share may take this many times as long as the first process's, beyond the time-out
+
+_leading: ContextVar["Team | None"] = ContextVar("leading", default=None)
+
+
+def current() -> "Team | None":
+    """The team whose work this process leads now, if any."""
+    team = _leading.get()
+    return None if team is None or team.working else team
+
+
+def share_of(total: int, rank: int, size: int) -> slice:
+    """The rows of one process: all shares together are 0..total in order."""
+    return slice(total * rank // size, total * (rank + 1) // size)
+
+
+@dataclass(frozen=True)
+class _Failure:
+    said: str
+
+
+class Team:
+    """The processes of a gloo group. One that does not answer for so many seconds, which `setting` names, is `lost`."""
+
+    def __init__(self, group: dist.ProcessGroup, seconds: float, setting: str = "", lost: type[Exception] = UsageError):
+        self.group, self.seconds, self.setting, self.lost = group, seconds, setting, lost
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.held: dict[str, Any] = {}  # what work needs on every process and is not sent: a sampler, a judge
+        self.working = False
+
+    def everywhere(self, work: Callable[..., Any], *args: Any, **own: Any) -> list[Any]:
+        """`work(team, *args)` of every process, called by the first one; only its own call also gets `own`. The work
+        must be a function of a module. An error of any process is raised here.
+        """
+        with self._listening():
+            dist.broadcast_object_list([(work, args)], group=self.group)
+            return self._together(work, args, own)
+
+    def _together(self, work: Callable[..., Any], args: tuple[Any, ...], own: dict[str, Any]) -> list[Any]:
+        start, error = time.monotonic(), None
+        self.working = True  # until all is gathered: a process that is lost before leaves it so
+        try:
+            mine = work(self, *args, **own)
+        except Exception as raised:  # the others must hear of it
+            error, mine = raised, _Failure(_described(raised))
+        patience = self.seconds + SLOWER * (time.monotonic() - start)
+        dist.monitored_barrier(self.group, PATIENT if self.rank else timedelta(seconds=patience))
+        found: list[Any] = [None] * self.size
+        dist.gather_object(mine, None if self.rank else found, group=self.group)
+        self.working = False
+        if error is not None and not self.rank:
+            raise error
+        for rank, each in enumerate(found):
+            if isinstance(each, _Failure):
+                raise UsageError(f"process {rank} of {self.size}: {each.said}")
+        return found
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """Within, on the first process, the others serve; an error ends them, too."""
+        token = _leading.set(self)
+        try:
+            yield
+        except BaseException:
+            self._dismiss("failed")
+            raise
+        else:
+            self._dismiss("done")
+        finally:
+            _leading.reset(token)
+
+    def _dismiss(self, word: str) -> None:
+        if not self.working:  # else a process is lost, or this one was interrupted: nobody would hear it
+            with self._listening():
+                dist.broadcast_object_list([word], group=self.group)
+
+    def serve(self) -> None:
+        """Do shares until the first process has finished. After an error there, which it tells, end without a word."""
+        with self._listening():
+            while not isinstance(asked := self._asked(), str):
+                work, args = asked
+                self._together(work, args, {})
+        if asked == "failed":
+            raise SystemExit(1)
+
+    def _asked(self) -> Any:
+        asked: list[Any] = [None]
+        dist.broadcast_object_list(asked, group=self.group)
+        return asked[0]
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        try:
+            with listening(lambda: "in an evaluation", self.seconds, self.setting):
+                yield
+        except LostPeer as lost:
+            raise self.lost(str(lost)) from lost
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
