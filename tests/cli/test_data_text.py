@@ -58,7 +58,7 @@ def test_a_vocabulary_that_the_text_does_not_fill_is_told(command, here):
     assert code == 0
     got = Prepared("set").vocab
     assert got < 1000
-    assert f"vocabulary {got} (fewer than the 70,000 asked for, for want of text), uint16" in out
+    assert f"vocabulary {got} (70,000 requested, but there is too little text), uint16" in out
 
 
 def test_files_of_a_folder_that_are_not_read_are_told_and_recorded(command, here):
@@ -68,7 +68,7 @@ def test_files_of_a_folder_that_are_not_read_are_told_and_recorded(command, here
         (here.parent / "folder" / name).write_text("[]")
     code, _, err = data(command, "../folder")
     assert code == 0
-    assert "passed over 4 files" in err
+    assert "skipped 4 files" in err
     assert "notes.md, x.json, y.png and 1 more" in err
     assert Prepared("set").manifest["passed_over"] == ["notes.md", "x.json", "y.png", "z.png"]
 
@@ -111,7 +111,7 @@ def test_validation_text_teaches_the_tokenizer_nothing(command, here):
             ["data", "text", "../bad.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x"],
             "at position 3 (line 1)",
         ),
-        (["data", "text", "../empty.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x"], "holds no text"),
+        (["data", "text", "../empty.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x"], "has no text"),
         (
             ["data", "text", "../a.txt", "--tokenizer", "train:280", "--length", "8", "--out", "x", "--eos", "END"],
             "no 'END'",
@@ -128,16 +128,19 @@ def test_validation_text_teaches_the_tokenizer_nothing(command, here):
         (["data", "text", "../a.txt", "--tokenizer", f"train:{BIG}", "--length", "8", "--out", "x"], "at most 1048576"),
         (
             ["data", "text", "../pipe", "--tokenizer", "train:280", "--length", "8", "--out", "x"],
-            "pipe can be read once",
+            "pipe can be read only once",
         ),
-        (["data", "text", os.devnull, "--tokenizer", "train:280", "--length", "8", "--out", "x"], "neither a file nor"),
+        (
+            ["data", "text", os.devnull, "--tokenizer", "train:280", "--length", "8", "--out", "x"],
+            "is not a file, a folder or a pipe",
+        ),
         (["data", "lm1b", "--local", "nowhere", "--out", "x"], "--local nowhere: no such folder"),
         (["data", "owt", "--local", "..", "--length", "2", "--out", "x"], "at least 3 tokens"),
         (["data", "owt", "--validation", "0.1", "--seed", "3", "--out", "x"], "leave --validation, --seed out"),
         (["data", "text", "../a.json", "--tokenizer", "gpt2", "--length", "8", "--out", "x"], "JSON lines"),
         (["train", "text"], "prepare some (`dbtm data text`"),
         (["train", "text", "--data", "nowhere"], "nowhere is not prepared text"),
-        (["train", "text", "--vocab", "9"], "belong to the recipe 'own'"),
+        (["train", "text", "--vocab", "9"], "are for the recipe 'own'"),
     ],
 )
 def test_a_mistake_is_one_line_exit_2_and_nothing_written(command, here, words, message):
@@ -158,7 +161,7 @@ def test_an_old_set_is_kept_unless_forced(command, here):
     assert data(command, "../a.txt")[0] == 0
     code, _, err = data(command, "../a.txt")
     assert code == 2
-    assert "force it to be overwritten" in err
+    assert "force overwriting" in err
     assert data(command, "../a.txt", "--force", "--edges")[0] == 0
     assert Prepared("set").manifest["wrap"]["bos_eos_around_block"] is True
 

@@ -279,7 +279,7 @@ def test_nll_counts_the_solution_alone(command, minis, tmp_path):
         (["AR", "--batch", "0"], "at least 1"),
         (["AR", "--data", "x"], "only a checkpoint that was trained on prepared text"),
         (["AR", "--json", "missing/n.json"], "no folder missing"),
-        (["EMPTY"], "the task 'tiny-letters-of-the-tests' holds no examples out"),
+        (["EMPTY"], "the task 'tiny-letters-of-the-tests' has no held-out examples"),
         (["nowhere"], "nowhere"),
     ],
 )

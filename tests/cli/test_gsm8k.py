@@ -107,7 +107,7 @@ def test_data_counts_what_is_no_program(command, prepared, tmp_path):
     words = ["data", "gsm8k", "--plain", "--tokenizer", prepared / "tokenizer.json", "--length", LENGTH]
     code, out, _ = command(*words, lines(tmp_path / "a.jsonl", [good, bad, bad]), "--out", tmp_path / "set")
     assert code == 0
-    assert "0 longer than 240, 2 that are no programs left out" in out
+    assert "0 longer than 240, 2 that are not programs left out" in out
     manifest = json.loads((tmp_path / "set" / "manifest.json").read_text())
     assert (manifest["examples"], manifest["not_programs"]) == (1, 2)
     assert manifest["sources"][0]["not_programs"] == 2
@@ -125,7 +125,7 @@ def test_data_makes_programs_of_gsm8ks_own_solutions(command, prepared, tmp_path
     code, out, _ = command(*words, lines(tmp_path / "a.jsonl", [solved, unsaid]), "--out", tmp_path / "set")
     assert code == 0
     assert "1 examples" in out
-    assert "1 that are no programs left out" in out
+    assert "1 that are not programs left out" in out
     row = Prepared(tmp_path / "set").row(0)
     step = "48 / 2" if plain else "48/2"
     text = Layout(load(tmp_path / "set"), LENGTH).text(np.array(row.tokens))
@@ -389,8 +389,8 @@ def test_a_prepared_set_is_no_checkpoint(command, prepared):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "name the folder"),
-        (["--data", "SET", "--vocab", "700"], "not to 'gsm-small'"),
+        ([], "to the folder"),
+        (["--data", "SET", "--vocab", "700"], "not for 'gsm-small'"),
         (["--data", "SET", "--set", "task.evaluate_data=none.jsonl"], "no such file: none.jsonl"),
     ],
 )

@@ -87,7 +87,7 @@ def test_an_unknown_size_is_a_line(command, tmp_path):
     code, _, err = command("train", "own", "--data", tmp_path / "a.txt", "--size", "hugo")
     assert (code, "size hugo is not a choice" in err) == (2, True)
     code, _, err = command("train", "markov", "--size", "tiny")
-    assert (code, "size belong to the recipe 'own'" in err) == (2, True)
+    assert (code, "size are for the recipe 'own'" in err) == (2, True)
 
 
 def test_rounds_are_planned_when_training_ends_and_by_a_command(command, dna, tmp_path):
@@ -109,7 +109,7 @@ def test_rounds_are_planned_when_training_ends_and_by_a_command(command, dna, tm
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tune", "sudoku"], "is a model of the package"),
+        (["tune", "sudoku"], "is a packaged model"),
         (["tune", "nowhere"], "no such checkpoint: nowhere"),
         (["sample", "text", "--rounds", "planned"], "plans with `dbtm tune`"),
         (["sample", "text", "--rounds", "even"], "sample.rounds='even' is not a choice"),

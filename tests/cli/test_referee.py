@@ -40,7 +40,7 @@ def test_a_comparison_is_printed_and_drawn_again_without_running(tmp_path):
         (["markov", "--nfe", "0"], "whole numbers from 1 on"),
         (["markov", "--methods", "mdml", "--flops", "1e7"], "did you mean 'mdlm'"),
         (["markov", "--report-only", "--seeds", "2"], "leave --seeds out"),
-        (["markov", "--report-only"], "holds no comparison"),
+        (["markov", "--report-only"], "is not a comparison"),
         (["text", "--flops", "1e7", "--methods", "mdlm"], "task"),
     ],
 )

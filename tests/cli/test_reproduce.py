@@ -53,7 +53,7 @@ def test_a_plan_says_recipe_data_judge_and_hours(command, tmp_path):
         ),
         (["sudoku-solve-acc", "--scale", "paper", "--device", "cpu"], "needs a GPU for about"),
         (["basins", "--data", "lm2b=."], "there is no data 'lm2b'"),
-        (["basins", "--data", "lm1b=nowhere"], "there is no nowhere"),
+        (["basins", "--data", "lm1b=nowhere"], "nowhere does not exist"),
         (["all", "--json", "a.json"], "--json holds one table"),
     ],
 )

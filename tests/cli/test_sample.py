@@ -146,13 +146,16 @@ def test_tokens_can_still_be_given_by_number(sample, text):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--prompt", "fox " * 40], r"\d+ given and at least 1 generated tokens are more than the 24 "),
+        (
+            ["--prompt", "fox " * 40],
+            r"\d+ given and at least 1 generated tokens do not fit into this model's sequences of 24",
+        ),
         (["--infill", "no hole"], "has no hole"),
         (["--infill", "a ____", "--hole", "0"], "--hole must be at least 1"),
         (["--infill", "a ____", "--hole", "99"], "at least 99 generated tokens"),
-        (["--hole", "3"], "--hole belongs to --infill"),
-        (["--infill", "a ____", "--prompt", "b"], "--prompt is part of --infill"),
-        (["--given", "1 _", "--suffix", "b"], "--suffix and --given both"),
+        (["--hole", "3"], "--hole needs --infill"),
+        (["--infill", "a ____", "--prompt", "b"], "--prompt cannot be combined with --infill"),
+        (["--given", "1 _", "--suffix", "b"], "--suffix and --given cannot be combined"),
         (["--given", "1 _"], "--given has 2 entries, the model's sequences have 24"),
         (["--prompt", "a\udcff"], "not UTF-8"),
         (["--html", "no/p.html"], "there is no folder no"),
@@ -387,7 +390,10 @@ def test_programs_are_run_with_a_warning_where_confinement_lacks_something_or_no
         (["--suffix", "x"], "--suffix is for text: a program is generated from its question"),
         (["--given", "1"], "--given is for text"),
         (["--prompt", "  "], "the question is empty"),
-        (["--prompt", "many apples " * 100], r"\d{3} given and at least 1 generated tokens are more than the 240 "),
+        (
+            ["--prompt", "many apples " * 100],
+            r"\d{3} given and at least 1 generated tokens do not fit into this model's sequences of 240",
+        ),
     ],
 )
 def test_questions_that_make_no_sense(sample, programs, words, message):
@@ -399,4 +405,4 @@ def test_questions_that_make_no_sense(sample, programs, words, message):
 def test_problems_that_leave_no_room(sample, programs, tmp_path):
     task = replace(dbtm.load(programs).task, length=8)
     code, _, err = sample(save(tmp_path, task))
-    assert (code, "too long for 8 tokens: ask a question of your own" in err) == (2, True)
+    assert (code, "too long for 8 tokens: give your own question" in err) == (2, True)

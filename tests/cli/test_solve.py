@@ -74,7 +74,7 @@ def test_without_argument_and_stdin_there_is_no_puzzle_to_read(tmp_path, monkeyp
         ("5" + "0" * 9 + "5" + "0" * 70, "the clues clash: box 1 has two 5s"),
         (UNSOLVABLE, "no solution"),
         (SEVERAL, "several solutions"),
-        ("1" + "0" * 14 + "5", "5 is no digit of a 4 x 4 grid"),
+        ("1" + "0" * 14 + "5", "5 is not a digit of a 4 x 4 grid"),
         ("nothing.txt", "no such file"),
         ("", "0 cells"),
     ],

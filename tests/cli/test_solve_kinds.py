@@ -75,11 +75,11 @@ def test_words_for_a_person(command, untrained):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["maze"], "no model for 'maze'"),
+        (["maze"], "no packaged model for 'maze'"),
         (["maze", "nowhere.txt"], "no file 'nowhere.txt'"),
         (["sat", "--html", "page.html"], "leave them out"),
         (["sat", "--tries", "2"], "leave them out"),
-        (["1" * 81, "other"], "is no kind of problem"),
+        (["1" * 81, "other"], "is not a kind of problem"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_one_line(command, words, complaint):
@@ -94,4 +94,4 @@ def test_a_checkpoint_of_another_kind_and_a_bad_file_are_refused(command, untrai
     assert (code, "trained on 'sat', not on 'maze'" in err) == (2, True)
     (tmp_path / "bad.cnf").write_text("1 2 9 0")
     code, _, err = command("solve", "sat", tmp_path / "bad.cnf", "--checkpoint", untrained["sat"])
-    assert (code, "bad.cnf: '9' is no literal" in err) == (2, True)
+    assert (code, "bad.cnf: '9' is not a literal" in err) == (2, True)

@@ -232,7 +232,7 @@ def test_judges_of_one_name_are_told_apart_and_never_mixed(command, model, judge
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "holds no sweep: give a CHECKPOINT"),
+        ([], "has no sweep: give a CHECKPOINT"),
         (["MODEL", "--study", "frontear"], "did you mean 'frontier'"),
         (["MODEL", "--n", "0"], "at least 1"),
         (["MODEL", "--kappa", "2"], "--kappa 2"),
@@ -263,7 +263,7 @@ def test_other_refusals(command, model, judge, tmp_path):
     for words in (["frontier", out], ["frontier", tmp_path / "none"]):
         code, _, err = command("sweep", *words, "--out", tmp_path / "f")
         assert code == 2
-        assert "nothing judged" in err
+        assert "no judged samples" in err
     (tmp_path / "file").write_text("")
     code, _, err = command("sweep", "text", model, "--out", tmp_path / "file")
     assert code == 2

@@ -1,4 +1,4 @@
-"""The command `dbtm`: one small module per command; the only place that parses words and prints.
+"""The command `dbtm`: one small module per command; the only place that parses arguments and prints.
 
 Command modules import nothing heavy at their top, so that `dbtm --help` answers at once.
 """
@@ -94,10 +94,10 @@ _WordsError: type[Exception] = typer.BadParameter.__mro__[2]  # click's ClickExc
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one line and exit code 2, and so is a machine that is too small for it."""
+    """Run the command; a user's mistake, or too little memory, ends in one line and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a letter that a plain terminal lacks is a question mark
+            stream.reconfigure(errors="replace")  # a plain terminal shows ? for characters it lacks
     try:
         try:
             code = app(prog_name="dbtm", standalone_mode=False)  # what a command exits with, or what it returns
@@ -122,11 +122,11 @@ def main() -> None:
         if not out_of_memory(error):
             raise
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        _end(f"not enough memory: ask for less, or for less at a time ({reason})")
+        _end(f"not enough memory ({reason}): reduce the size, the number or the batch")
 
 
 def _end_words(error: Any) -> NoReturn:
-    """Options and arguments that do not exist or cannot be read, as click says it. Help is printed already."""
+    """Report unknown or invalid options and arguments in click's words. Help is printed already."""
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.exit(2)
     where = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
@@ -144,5 +144,5 @@ def _end(line: str) -> NoReturn:
 
 
 def _silence() -> None:
-    """What cannot be written now cannot be written when Python ends either."""
+    """Discard stdout, so that Python does not fail on it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

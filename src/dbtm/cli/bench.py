@@ -1,4 +1,4 @@
-"""`dbtm bench`: what things cost here; ratios measured in one run, with peak memory, the machine, and the floor."""
+"""`dbtm bench`: speed and memory on this machine: ratios within one run, peak memory, and the hardware's floor."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,7 +24,7 @@ Repeats = Annotated[int, typer.Option(help="Timed calls of each kind; the median
 
 @app.command()
 def step(
-    recipe: Annotated[str, typer.Option(help="Whose map and sizes.")] = "sudoku",
+    recipe: Annotated[str, typer.Option(help="Recipe of the map and its sizes.")] = "sudoku",
     batch: Annotated[
         int | None, typer.Option(help="Rows (default: 256 on a GPU, fewer for long sequences; else 4).")
     ] = None,
@@ -125,12 +125,12 @@ def head(repeats: Repeats = 10, device: Device = "auto", json_file: Json = None)
 
 @app.command()
 def sampler(
-    recipe: Annotated[str, typer.Option(help="Whose map and sizes, for the rounds.")] = "sudoku",
-    batch: Annotated[int | None, typer.Option(help="Samples side by side (default: 64 on a GPU, else 4).")] = None,
+    recipe: Annotated[str, typer.Option(help="Recipe of the map and its sizes, for the rounds.")] = "sudoku",
+    batch: Annotated[int | None, typer.Option(help="Samples per batch (default: 64 on a GPU, else 4).")] = None,
     vocab: Annotated[int, typer.Option(help="Vocabulary of the prior's draw.")] = 50257,
     width: Annotated[int, typer.Option(help="Width of the prior's draw.")] = 768,
     compiled: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="Also compiled rounds (default: on a GPU).")
+        bool | None, typer.Option("--compile/--no-compile", help="Also time compiled rounds (default: on a GPU).")
     ] = None,
     repeats: Repeats = 5,
     device: Device = "auto",
@@ -164,7 +164,7 @@ def sampler(
 
 
 def _start(device: str, json_file: Path | None, batch: int | None, repeats: int) -> "torch.device":
-    """Check what was asked for, and set the device up as training does."""
+    """Check the options, and set up the device as training does."""
     files.check("--json", json_file)
     in_range("--batch", batch, 1, MOST_ROWS)
     in_range("--repeats", repeats, 1, MOST_REPEATS)

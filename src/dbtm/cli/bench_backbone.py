@@ -1,4 +1,4 @@
-"""`dbtm bench backbone`: attention against the delta rule over the length, measured in one run."""
+"""`dbtm bench backbone`: attention against the delta rule over sequence lengths, measured in one run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,17 +22,17 @@ def backbone(
         str | None, typer.Option(help="Lengths (default: 256, 1024, 4096, 16384, 65536; without a GPU 256 to 2048).")
     ] = None,
     width: Annotated[int | None, typer.Option(help="Width of the map (default: 768; without a GPU 256).")] = None,
-    depth: Annotated[int, typer.Option(help="Blocks; every fourth of the mix is attention.")] = 4,
+    depth: Annotated[int, typer.Option(help="Blocks; in the mix every fourth is attention.")] = 4,
     head_width: Annotated[int, typer.Option(help="Width of a head.")] = 64,
     softcap: Annotated[
-        float, typer.Option(help="Cap on attention logits; 0 lets attention use its fastest way.")
+        float, typer.Option(help="Cap on attention logits; 0 (off) allows the fastest attention.")
     ] = 0.0,
-    batch: Annotated[int, typer.Option(help="Sequences side by side.")] = 1,
+    batch: Annotated[int, typer.Option(help="Sequences per batch.")] = 1,
     repeats: Annotated[int | None, typer.Option(help="Timed calls (default: 20; without a GPU 5).")] = None,
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the blocks, as training does.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write rows, exponents, ratios and machine.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw them: a .png, .svg or .pdf file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write a figure: a .png, .svg or .pdf file.")] = None,
 ) -> None:
     """Time and memory of attention, the delta rule, and the paper's mix of both, as the length grows."""
     files.check_all([("--json", json_file), ("--figure", figure)])
@@ -42,7 +42,7 @@ def backbone(
     in_range("--repeats", repeats, 1, MOST_REPEATS)
     in_range("--softcap", softcap, 0)
     if depth < 4:
-        raise UsageError(f"--depth {depth}: with fewer than 4 blocks the mix has no attention and is the delta rule")
+        raise UsageError(f"--depth {depth} must be at least 4: with fewer blocks the mix has no attention")
     in_range("--width", width, 1, MOST_ROWS)
     wanted = _lengths(lengths)
 
@@ -92,17 +92,17 @@ def backbone(
 
 
 def _lengths(text: str | None) -> list[int]:
-    """Lengths with commas between, in order; none where none were asked for."""
+    """Comma-separated lengths, sorted; none if not given."""
     if text is None:
         return []
     parts = text.split(",")
     if not all(part.strip().isdecimal() and len(part) < 9 and 1 <= int(part) <= MOST_ROWS for part in parts):
-        raise UsageError(f"--lengths {text} is not a list of whole numbers from 1 to {MOST_ROWS}, as 256,1024")
+        raise UsageError(f"--lengths {text} is not a list of whole numbers from 1 to {MOST_ROWS}, such as 256,1024")
     return sorted({int(part) for part in parts})
 
 
 def _table(rows: "list[BackboneTiming]", summary: dict, name: str, title: str) -> "Table":
-    """One measure: rows are lengths, columns the backbones with their ratio to attention."""
+    """One metric: rows are lengths, columns are backbones with their ratio to attention."""
     from rich.table import Table
 
     from dbtm.bench.backbones import PATTERNS, series
@@ -129,7 +129,7 @@ def _table(rows: "list[BackboneTiming]", summary: dict, name: str, title: str) -
 
 
 def _draw(rows: "list[BackboneTiming]", summary: dict, path: Path) -> None:
-    """The figure, there whole or not at all."""
+    """Write the figure atomically."""
     from io import BytesIO
 
     import matplotlib as mpl

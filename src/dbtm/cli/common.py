@@ -1,4 +1,4 @@
-"""What several commands share: lists of numbers, options that do not go together, progress, tables, a solved Sudoku."""
+"""What several commands share: lists of numbers, incompatible options, progress, tables, a solved Sudoku."""
 
 import sys
 import time
@@ -30,7 +30,7 @@ QUIET = 60.0  # seconds between lines of progress where there is no terminal
 def numbers(
     option: str, text: str, kind: Callable[[str], Number], fits: Callable[[Number], bool], wanted: str
 ) -> list[Number]:
-    """Numbers with commas between, repeats left out."""
+    """Comma-separated numbers, without duplicates."""
     try:
         values = [kind(part) for part in text.split(",")]
     except ValueError:
@@ -41,7 +41,7 @@ def numbers(
 
 
 def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
-    """Refuse options (by the names of their parameters) that were given and would be ignored."""
+    """Refuse given options that would be ignored; `names` are their parameters."""
     sources = ((name, context.get_parameter_source(name)) for name in names)
     given = [name for name, source in sources if source is not None and source.name == "COMMANDLINE"]
     if given:
@@ -49,13 +49,13 @@ def refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
 
 
 def in_range(option: str, value: float | None, least: float, most: float = MOST_COUNT) -> None:
-    """Refuse a number out of its range; None was not given."""
+    """Refuse a number out of range; None means not given."""
     if value is not None and not least <= value <= most:
         raise UsageError(f"{option} {_short(value)} must be at least {least} and at most {most}")
 
 
 def _short(value: float) -> str:
-    """A number of any size, such that it can be read."""
+    """A number in few characters, however large."""
     return f"{'-' * (value < 0)}10^18 and more" if abs(value) >= 1e18 else str(value)
 
 
@@ -68,11 +68,11 @@ def check_kappa(kappa: float | None) -> None:
 
 
 def progress_bar() -> "Bars":
-    """A progress bar on a terminal's stderr, so that stdout holds the answer alone and logs hold no bars."""
+    """A progress bar on a terminal's stderr, so that stdout holds only the answer and logs hold no bars."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = open_console(file=sys.stderr)  # the one of now: a run that is silenced must not silence the bar
+    console = open_console(file=sys.stderr)  # looked up now: silencing a run must not silence the bar
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
@@ -94,7 +94,7 @@ def shown_progress() -> "Iterator[Progress]":
 
             def now(self, text: str) -> None:
                 bars.update(self.bar, description=text)
-                if bars.disable and time.monotonic() - self.told >= QUIET:  # a log has a line now and then
+                if bars.disable and time.monotonic() - self.told >= QUIET:  # a line now and then for logs
                     self.told = time.monotonic()
                     say(text, error=True)
 
@@ -108,12 +108,12 @@ def shown_progress() -> "Iterator[Progress]":
 
 
 def number(value: float) -> str:
-    """Three digits, and never an exponent for what is large: 1,780, not 1.78e+03."""
+    """Three digits, without an exponent for large numbers: 1,780, not 1.78e+03."""
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def print_whole(table: "Table") -> None:
-    """A table as wide as it needs to be: a narrow terminal wraps it, but no digit is left out."""
+    """Print a table at its full width: a narrow terminal wraps it, and no digit is cut off."""
     from rich.measure import Measurement
 
     console = open_console()
@@ -125,7 +125,7 @@ def print_whole(table: "Table") -> None:
 
 
 def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
-    """The rounds side by side in the terminal, the verdict, and the settings, of which those `asked` for are shown."""
+    """Print the rounds side by side, the verdict and the settings, among them those that the user gave (`asked`)."""
     from dbtm.viz.sudoku_trace import SudokuTrace
 
     console = open_console()
@@ -138,7 +138,7 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
         console.print(f"\nthe model {trust(result.stable)}")
     console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
     if not result.solved:
-        larger = "; more rounds find more, --nfe 16" if result.settings.get("nfe", 16) < 16 else ""
+        larger = "; try more rounds: --nfe 16" if result.settings.get("nfe", 16) < 16 else ""
         console.print(f"{result.violation}{larger}")
     settings = ", ".join(f"{name} {value}" for name, value in result.shown_settings(asked).items())
     console.print(f"[dim]{settings}[/]")
@@ -149,7 +149,7 @@ def gflops(flops: float) -> str:
 
 
 def trust(stable: bool) -> str:
-    """What the model says of its own answer, before any rule is looked at."""
+    """The model's verdict on its own answer, before any rule is checked."""
     return "stands by this answer" if stable else "does not trust this answer"
 
 

@@ -1,4 +1,4 @@
-"""The one way to a terminal: whatever is printed here shows control characters as pictures."""
+"""All output to a terminal goes through here: control characters are shown as symbols."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ def say(*words: object, error: bool = False, end: str = "\n") -> None:
 
 
 def complain(text: str) -> None:
-    """What went wrong, on one line of stderr."""
+    """Print an error as one line on stderr."""
     print(f"dbtm: {one_line(text)}", file=sys.stderr)
 
 
 def open_console(**options: Any) -> "Console":
-    """A console of rich. Its own orders (colours, progress) are apart from text, so that only text is made visible."""
+    """A rich console that makes control characters visible in text, but keeps rich's own (colours, progress)."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -31,6 +31,6 @@ def open_console(**options: Any) -> "Console":
             )
 
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # not rich's exit code 1: nobody reads on, which is no failure
+            raise BrokenPipeError  # not rich's exit code 1: a closed pipe is not a failure
 
     return VisibleConsole(**{"highlight": False, **options})

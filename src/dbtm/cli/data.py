@@ -1,4 +1,4 @@
-"""`dbtm data`: make the data that the recipes train and are judged on."""
+"""`dbtm data`: make the data for training and evaluating the recipes."""
 
 import os
 import re
@@ -27,11 +27,11 @@ def _group() -> None:
 def sudoku(
     out: Annotated[Path, typer.Option(help="CSV file to write: puzzle,solution as digits, 0 for empty.")],
     clues: Annotated[
-        str | None, typer.Option(help="Clues of every puzzle: a count, or a range such as 22-36 (default: 30).")
+        str | None, typer.Option(help="Clues per puzzle: a count, or a range such as 22-36 (default: 30).")
     ] = None,
     effort: Annotated[
         str | None,
-        typer.Option(help="Hard, minimal puzzles instead: guesses that a solver with logic needs, such as 20-100."),
+        typer.Option(help="Hard, minimal puzzles instead: guesses that a logic solver needs, such as 20-100."),
     ] = None,
     n: Annotated[int, typer.Option("--n", help="Number of puzzles.")] = 1000,
     seed: Annotated[int, typer.Option(help="Puzzle i is a function of the seed and i alone.")] = 1,
@@ -39,9 +39,9 @@ def sudoku(
     workers: Annotated[int, typer.Option(help="Threads; they do not change the result. 0: one per core.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
 ) -> None:
-    """Make Sudoku puzzles that have exactly one solution: with exactly so many clues, or as hard as asked for."""
+    """Make Sudoku puzzles with exactly one solution, by number of clues or by difficulty (--effort)."""
     if clues and effort:
-        raise UsageError("--effort makes minimal puzzles, whose clues cannot be chosen: leave --clues out")
+        raise UsageError("--effort makes minimal puzzles, whatever their number of clues: leave --clues out")
     fewest, most = _range(effort or clues or "30", "--effort" if effort else "--clues")
     in_range("--n", n, 1)
     in_range("--workers", workers, 0, MOST_WORKERS)
@@ -79,7 +79,7 @@ def sudoku(
 
 
 def _distribution(puzzles_BC: "np.ndarray") -> str:
-    """How hard puzzles are, as quantiles of guesses without and with logic, and how many clues they have."""
+    """Difficulty of puzzles: quantiles of guesses without and with logic, and of clues."""
     import numpy as np
 
     from dbtm.tasks.sudoku.effort import efforts
@@ -107,7 +107,7 @@ def _range(text: str, option: str) -> tuple[int, int]:
 
 
 def _check_out(out: Path, force: bool) -> None:
-    """Refuse a file that cannot be written before any work is done for it."""
+    """Refuse a file that cannot be written before any work starts."""
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder: give the name of a file in it")
     if out.exists() and not force:

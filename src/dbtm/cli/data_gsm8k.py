@@ -1,4 +1,4 @@
-"""`dbtm data gsm8k`: word problems with programs into a prepared set of tokens."""
+"""`dbtm data gsm8k`: tokenize word problems with programs."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,19 +29,17 @@ def gsm8k(
         list[Path] | None,
         typer.Argument(help="JSON lines or Parquet with question and code, or GSM8K's.", metavar="[FILE]..."),
     ] = None,
-    hub: Annotated[str | None, typer.Option(help="A data set of the Hugging Face hub, as TinyGSM/TinyGSM.")] = None,
-    synthetic: Annotated[int, typer.Option(help="Write so many synthetic problems too.")] = 0,
-    renumber: Annotated[
-        int, typer.Option(help="Write up to so many copies of every example of files and hub, with other numbers.")
-    ] = 0,
+    hub: Annotated[
+        str | None, typer.Option(help="A data set of the Hugging Face hub, such as TinyGSM/TinyGSM.")
+    ] = None,
+    synthetic: Annotated[int, typer.Option(help="Number of synthetic problems to add.")] = 0,
+    renumber: Annotated[int, typer.Option(help="Copies per example of files and hub with other numbers, at most.")] = 0,
     tokenizer: Annotated[
         str | None, typer.Option(help="A tokenizer.json, or a name on the hub (default: train one).")
     ] = None,
     vocab: Annotated[int | None, typer.Option(help="Size of the trained tokenizer (default: 4096).")] = None,
-    length: Annotated[int, typer.Option(help="Tokens in an example; longer ones are left out and counted.")] = 256,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Print programs anew, without comments and docstrings.")
-    ] = False,
+    length: Annotated[int, typer.Option(help="Tokens per example; longer ones are left out and counted.")] = 256,
+    plain: Annotated[bool, typer.Option("--plain", help="Reformat programs, without comments and docstrings.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the synthetic problems, and of the copies' numbers.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a prepared set in --out.")] = False,
 ) -> None:
@@ -53,11 +51,11 @@ def gsm8k(
     common.in_range("--renumber", renumber, 0, MOST_COPIES)
     common.in_range("--seed", seed, 0, MOST_SEED)
     if renumber and not files and hub is None:
-        raise UsageError("--renumber copies examples of files and of --hub: give some, or leave it out")
+        raise UsageError("--renumber copies examples of files and of --hub: give some, or leave --renumber out")
     if tokenizer is not None and tokenizer.startswith("train:"):
         raise UsageError(f"--tokenizer {tokenizer}: leave --tokenizer out to train one (--vocab N)")
     if tokenizer is not None and vocab is not None:
-        raise UsageError("--vocab is for a tokenizer that is trained: leave it out with --tokenizer")
+        raise UsageError("--vocab is for a trained tokenizer: leave it out with --tokenizer")
     if vocab is not None and not FEWEST_VOCAB <= vocab <= 1 << 16:
         raise UsageError(f"--vocab {vocab} must be from {FEWEST_VOCAB} to {1 << 16}")
 
@@ -87,7 +85,7 @@ def gsm8k(
         named = Path(tokenizer).name if tokenizer and Path(tokenizer).exists() else tokenizer
         about = {"plain": plain, "renumber": renumber, "tokenizer": named or trained}
         manifest = prepared.write(out, words, length, sources(renumber), about, show("writing examples"))
-    others = f", {manifest['not_programs']:,} that are no programs" if manifest["not_programs"] else ""
+    others = f", {manifest['not_programs']:,} that are not programs" if manifest["not_programs"] else ""
     say(
         f"{out}: {manifest['examples']:,} examples, {manifest['tokens']:,} tokens, vocabulary {manifest['vocab']:,}; "
         f"{manifest['too_long']:,} longer than {length}{others} left out"
@@ -112,12 +110,12 @@ def _sources(
         yield source({"file": path.name, "sha256": sha256(path)}, data.read(path, "question", "code"), renumber)
     if hub is not None:
         yield source({"hub": hub}, data.hub(hub, "question", "code"), renumber)
-    if synthetic:  # their numbers are as many as they come; and copies might be held-out programs
+    if synthetic:  # they have new numbers already, and a copy could be a held-out program
         yield source({"synthetic": synthetic, "seed": seed}, _synthetic(synthetic, seed), 0)
 
 
 def _with_copies(examples: "Iterator[Example | None]", n: int, seed: int) -> "Iterator[Example | None]":
-    """Every example, and behind it its copies with other numbers."""
+    """Each example, followed by its copies with other numbers."""
     from dbtm.tasks.gsm8k.renumber import copies
 
     for i, example in enumerate(examples):
@@ -133,7 +131,7 @@ def _synthetic(n: int, seed: int) -> "Iterator[Example]":
 
 
 def _train(sources: "Iterator[Source]", vocab: int, progress: Callable[[int], None]) -> "Tokenizer":
-    """A tokenizer for the examples and for synthetic problems, which training makes as it goes."""
+    """A tokenizer for the examples and for the synthetic problems that training generates."""
     from dbtm.tasks.gsm8k.layout import train_tokenizer
 
     def texts() -> Iterator[str]:

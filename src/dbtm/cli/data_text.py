@@ -1,4 +1,4 @@
-"""`dbtm data text`, `lm1b`, `owt`: text into shards of tokens that the text recipes train on."""
+"""`dbtm data text`, `lm1b`, `owt`: tokenize text into the shards that the text recipes train on."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from dbtm.tasks.text.encode import Detokenizer
     from dbtm.tasks.text.prepare import Layout, Part
 
-Open = Callable[[Callable[[int], None]], "list[Part]"]  # the documents from the start, given whom to tell the progress
+Open = Callable[[Callable[[int], None]], "list[Part]"]  # the documents from the start, given a progress callback
 
 Out = Annotated[Path, typer.Option(help="Folder to write: shards, tokenizer.json, manifest.json.")]
-Length = Annotated[int, typer.Option(help="Tokens in a block.")]
-Validation = Annotated[float, typer.Option(help="Share of the documents that is kept for validation.")]
-Seed = Annotated[int, typer.Option(help="Seed of the choice of validation documents.")]
+Length = Annotated[int, typer.Option(help="Tokens per block.")]
+Validation = Annotated[float, typer.Option(help="Share of documents held out for validation.")]
+Seed = Annotated[int, typer.Option(help="Seed for choosing validation documents.")]
 Eos = Annotated[str | None, typer.Option(help="End-of-text token (default: the tokenizer's usual one).")]
 Dtype = Annotated[str, typer.Option(help="auto, uint16 or uint32.")]
 Workers = Annotated[int, typer.Option(help="Processes; they do not change the result. 0: one per core.")]
@@ -45,8 +45,8 @@ def text(
             "--input", help="Files (.txt, .jsonl, .parquet, .tar, also .xz, .gz, .zst), folders, or - (stdin)."
         ),
     ] = None,
-    field: Annotated[str | None, typer.Option(help="Where JSON lines have their text (default: text).")] = None,
-    documents: Annotated[str, typer.Option(help="A document in plain text is a: line, paragraph or file.")] = "line",
+    field: Annotated[str | None, typer.Option(help="Key of the text in JSON lines (default: text).")] = None,
+    documents: Annotated[str, typer.Option(help="What a document is in plain text: line, paragraph or file.")] = "line",
     validation: Validation = 0.01,
     seed: Seed = 0,
     edges: Edges = False,
@@ -55,7 +55,7 @@ def text(
     workers: Workers = 0,
     force: Force = False,
 ) -> None:
-    """Tokenize text: documents one after the other, each with an end of text, wrapped into full blocks."""
+    """Tokenize text: documents are concatenated, each with an end-of-text token, and cut into full blocks."""
     named = [*(inputs or []), *(files or [])]
     if not named:
         raise UsageError("nothing to read: give files or folders, --input FILE..., or - for the standard input")
@@ -66,7 +66,7 @@ def text(
     paths, passed_over = sources.find(named)
     once = next(filter(read_once, paths), None)
     if once is not None and tokenizer.startswith("train:"):
-        raise UsageError(f"--tokenizer train: reads its input twice, but {called(once)} can be read once: give files")
+        raise UsageError(f"--tokenizer train: reads its input twice, {called(once)} can be read only once: give files")
     layout = Layout(length, edges, validation, seed, dtype)
 
     def open_all(tick: Callable[[int], None]) -> "list[Part]":
@@ -99,7 +99,7 @@ def owt(
     tokenizer: Name = "gpt2",
     length: Length = 1024,
     edges: Edges = True,
-    validation: Annotated[float, typer.Option(help="Share kept for validation, of a local copy.")] = 0.0125,
+    validation: Annotated[float, typer.Option(help="Share of a local copy held out for validation.")] = 0.0125,
     seed: Seed = 0,
     dtype: Dtype = "auto",
     workers: Workers = 0,
@@ -142,7 +142,7 @@ def _run(
     workers: int,
     force: bool,
 ) -> None:
-    """Find or train the tokenizer, prepare, and say what there is now."""
+    """Find or train the tokenizer, prepare the text, and print a summary."""
     from dbtm.tasks.folder import check_out
     from dbtm.tasks.text import tokenizer as tokenizers
     from dbtm.tasks.text.prepare import prepare
@@ -185,13 +185,11 @@ def _tell_passed_over(files: list[str]) -> None:
     if not files:
         return
     names = ", ".join(Path(path).name for path in files[:3]) + (f" and {len(files) - 3} more" if files[3:] else "")
-    say(
-        f"passed over {len(files)} files whose names do not end as text does: {names}; to read one, name it", error=True
-    )
+    say(f"skipped {len(files)} files without a text extension: {names}; to read one, give its path", error=True)
 
 
 def _training(parts: "list[Part]", layout: "Layout", detokenize: "Detokenizer | None") -> Iterable[str]:
-    """The training documents alone: validation text is never learned from, not even by the tokenizer."""
+    """Only the training documents: the tokenizer does not learn from validation text either."""
     from dbtm.tasks.text.prepare import assigned
 
     texts = (item.text for item in assigned(parts, layout) if item.split == "train")
@@ -200,7 +198,7 @@ def _training(parts: "list[Part]", layout: "Layout", detokenize: "Detokenizer | 
 
 def _report(out: Path, manifest: dict[str, Any], asked: int | None) -> None:
     train, held_out, vocab = manifest["train"], manifest["validation"], manifest["vocab"]
-    fewer = f" (fewer than the {asked:,} asked for, for want of text)" if asked and vocab < asked else ""
+    fewer = f" ({asked:,} requested, but there is too little text)" if asked and vocab < asked else ""
     say(
         f"{out}: {train['tokens']:,} tokens in {train['blocks']:,} blocks of {manifest['length']} for training, "
         f"{held_out['blocks']:,} for validation; vocabulary {vocab:,}{fewer}, {manifest['dtype']}"

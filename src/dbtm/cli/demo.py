@@ -1,4 +1,4 @@
-"""`dbtm demo`: the main job on a built-in default."""
+"""`dbtm demo`: the main tasks on built-in examples."""
 
 from pathlib import Path
 from typing import Annotated
@@ -56,7 +56,7 @@ def hole(out: Path, seed: int) -> bool:
 
 
 def text(out: Path, seed: int) -> bool:
-    """Texts of the packaged model, from the same first noise, with more and more network evaluations."""
+    """Texts of the packaged model from the same initial noise, at rising numbers of network evaluations."""
     from dbtm.checkpoint.loading import PACKAGED, load
     from dbtm.service.generation import SampleRequest, sample
     from dbtm.viz.spell import speller_of
@@ -65,8 +65,8 @@ def text(out: Path, seed: int) -> bool:
     checkpoint, console = str(PACKAGED / "text"), open_console()
     sampler = load(checkpoint)
     say(
-        "text from nothing, each time from the same first noise: the model has 7.6M parameters and nine minutes of "
-        "training on encyclopaedia and news\n"
+        "text without a prompt, each time from the same initial noise: a model of 7.6M parameters, trained for nine "
+        "minutes on encyclopaedia and news\n"
     )
     for nfe in (1, 4, 16):
         result = sample(SampleRequest(checkpoint=checkpoint, options={"nfe": nfe}, seed=seed), sampler)
@@ -79,7 +79,7 @@ def text(out: Path, seed: int) -> bool:
 
 
 def sudoku(out: Path, seed: int) -> bool:
-    """Solve the built-in puzzle as `dbtm solve` does, show its rounds and write the page that replays them."""
+    """Solve the built-in puzzle as `dbtm solve` does, show the rounds and write a page that replays them."""
     from dbtm.service.solving import SolveRequest, solve
 
     result = solve(SolveRequest(seed=seed, self_check=True, warm_up=True))
@@ -88,7 +88,7 @@ def sudoku(out: Path, seed: int) -> bool:
     write_solution_page(result, page)
     say(f"page that replays it: {page}")
     say("\nnext: dbtm solve PUZZLE                      your own: 81 characters, 0 or . for empty, or a file")
-    say("      dbtm eval sudoku --clues 30 --n 100    how often it is right, with intervals")
+    say("      dbtm eval sudoku --clues 30 --n 100    its solve rate, with intervals")
     say("      dbtm demo simplex                      train a one-step map in a minute, and see it")
     say("      dbtm studio                            all of it on a live page\n")
     return result.solved

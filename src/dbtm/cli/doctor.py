@@ -4,7 +4,7 @@ from dbtm.cli.console import say
 
 
 def doctor() -> None:
-    """Say device, dtype and kernels, and why they were chosen."""
+    """Print device, dtype and kernels, and why they were chosen."""
     import os
     import platform
     from importlib.metadata import version
@@ -48,13 +48,13 @@ def doctor() -> None:
 
 
 def _sandbox() -> str:
-    """What contains the programs that are run to check answers: the means that took hold in a process just now."""
+    """The sandbox for generated programs: the protections that work here, tried in a process just now."""
     from dbtm.core.errors import UsageError
     from dbtm.sandbox import Sandbox
 
     try:
         with Sandbox(workers=1) as sandbox:
-            missing = f"; not to be had here: {', '.join(sandbox.missing)}" if sandbox.missing else ""
+            missing = f"; not available here: {', '.join(sandbox.missing)}" if sandbox.missing else ""
             return ", ".join(["allow-list", "audit hook", "own process", *sandbox.means]) + missing
     except UsageError as error:
         return str(error)

@@ -1,4 +1,4 @@
-"""`dbtm eval`: how good a checkpoint is, with intervals, and as a JSON that says how to get the numbers again."""
+"""`dbtm eval`: quality of a checkpoint, with intervals, and as JSON with all that reproduces the numbers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,20 +26,20 @@ def _group() -> None:
 @takes_sampler_options("nfe", "kappa")
 def sudoku(
     puzzles: Annotated[Path | None, typer.Option(help="CSV of puzzles: puzzle,solution (or puzzle alone).")] = None,
-    clues: Annotated[str | None, typer.Option(help="Generate puzzles with so many clues: 30, or 30,35,40.")] = None,
+    clues: Annotated[str | None, typer.Option(help="Generate puzzles with this many clues: 30, or 30,35,40.")] = None,
     n: Annotated[
-        int | None, typer.Option("--n", help="Puzzles to generate for each count of clues (default: 2000).")
+        int | None, typer.Option("--n", help="Puzzles to generate per number of clues (default: 2000).")
     ] = None,
     seed: Annotated[
         int,
         typer.Option(help="Seed of the generated puzzles and of the noise. Recipes train on seeds below 1,000,000."),
     ] = 2_000_000,
-    checkpoint: Annotated[str, typer.Option(help="A checkpoint folder, a run, or a model of the package.")] = "sudoku",
+    checkpoint: Annotated[str, typer.Option(help="A checkpoint folder, a run, or a packaged model.")] = "sudoku",
     nfe: Budgets = None,
     kappa: Annotated[
-        str | None, typer.Option(help="Commit thresholds, as .5,.9,.999 (default: the one tuned for each budget).")
+        str | None, typer.Option(help="Commit thresholds, such as .5,.9,.999 (default: the one tuned per budget).")
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Puzzles side by side (default: 1024 on a GPU, else 32).")] = None,
+    batch: Annotated[int | None, typer.Option(help="Puzzles per batch (default: 1024 on a GPU, else 32).")] = None,
     json_file: Json = None,
     device: Device = "auto",
     *,
@@ -47,14 +47,14 @@ def sudoku(
 ) -> None:
     """Exact-solve rates over budgets (NFE) and commit thresholds (kappa), on a CSV or on generated puzzles."""
     if (puzzles is None) == (clues is None):
-        raise UsageError("give either --puzzles CSV or --clues N (or 30,35,40), not both and not neither")
+        raise UsageError("give either --puzzles CSV or --clues N (or 30,35,40)")
     if n is not None and clues is None:
-        raise UsageError("--n is for generated puzzles (--clues); a CSV is evaluated whole")
+        raise UsageError("--n is for generated puzzles (--clues): leave it out, a CSV is evaluated whole")
     in_range("--n", n, 1)
     in_range("--batch", batch, 1)
     counts: list[int] = []
     if clues is not None:
-        counts = numbers("--clues", clues, int, lambda value: value >= 1, "counts, as 30,35,40")
+        counts = numbers("--clues", clues, int, lambda value: value >= 1, "counts, such as 30,35,40")
     budgets, kappas = tables.budgets_of(nfe), tables.thresholds_of(kappa)
     files.check_all([("--json", json_file)], reads=[("--puzzles", puzzles)])
 

@@ -1,4 +1,4 @@
-"""`dbtm eval continuations`: a model continues text that it never saw, beside how that text really goes on."""
+"""`dbtm eval continuations`: perplexity of a model's continuations of new text, beside the real ones."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ def continuations(
     texts: Annotated[Path, typer.Argument(help="Text, one per line (also .gz, .xz, .zst, .jsonl, .parquet).")],
     nfe: Budgets = None,
     judge: tables.Judge = "smollm2",
-    n: Annotated[int, typer.Option("--n", help="Texts, the first ones that fit.")] = 512,
+    n: Annotated[int, typer.Option("--n", help="Number of texts: the first ones that fit.")] = 512,
     seed: Seed = 0,
     json_file: Json = None,
     batch: Batch = None,

@@ -1,4 +1,4 @@
-"""`dbtm eval gsm8k`: how many word problems a model's programs solve, run in the sandbox; or given programs."""
+"""`dbtm eval gsm8k`: accuracy of a model's programs, or of given ones, on word problems; run in the sandbox."""
 
 import json
 from pathlib import Path
@@ -33,9 +33,9 @@ def gsm8k(
         Path | None, typer.Option(help="Run the programs of this file (JSON lines with code and answer) instead.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sampler, and of synthetic problems.")] = 0,
-    tokenizer: Annotated[str | None, typer.Option(help="Where the tokenizer is now, if not where it was.")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="New path of the tokenizer, if it has moved.")] = None,
     batch: Batch = None,
-    workers: Annotated[int | None, typer.Option(help="Programs run side by side (default: one per core).")] = None,
+    workers: Annotated[int | None, typer.Option(help="Programs run in parallel (default: one per core).")] = None,
     json_file: Json = None,
     jsonl_file: Annotated[Path | None, typer.Option("--jsonl", help="Write every problem with its program.")] = None,
     device: Device = "auto",
@@ -44,7 +44,7 @@ def gsm8k(
 ) -> None:
     """Accuracy over budgets (NFE), with intervals and the kinds of failure."""
     if (checkpoint is None) == (oracle is None):
-        raise UsageError("give either a CHECKPOINT or --oracle FILE, not both and not neither")
+        raise UsageError("give either a CHECKPOINT or --oracle FILE")
     if oracle is not None:
         common.refuse(context, OF_A_MODEL, "--oracle takes programs and answers from its file")
     for option, value in (("--n", n), ("--batch", batch)):
@@ -71,7 +71,7 @@ def gsm8k(
     )
     with common.shown_progress() as progress:
         for result in evaluate_programs(request, progress):
-            tables.write_json(json_file, result.document())  # what is done stays, whatever becomes of the next budget
+            tables.write_json(json_file, result.document())  # finished budgets stay if a later one fails
             if jsonl_file is not None:
                 files.write_text(jsonl_file, "".join(json.dumps(line) + "\n" for line in result.lines()))
     _print(result)

@@ -11,16 +11,16 @@ from dbtm.core.errors import UsageError
 
 def nll(
     checkpoint: Checkpoint,
-    n: Annotated[int, typer.Option("--n", help="Held-out examples, at most.")] = 1000,
+    n: Annotated[int, typer.Option("--n", help="Largest number of held-out examples.")] = 1000,
     data: tables.Data = None,
-    seed: Annotated[int, typer.Option(help="Of a bound, which is estimated at random times.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random times at which a bound is estimated.")] = 0,
     json_file: Json = None,
     batch: Batch = None,
     device: Device = "auto",
 ) -> None:
-    """Nats, bits and perplexity per token of examples that were never trained on, with intervals.
+    """Nats, bits and perplexity per token of held-out examples, with intervals.
 
-    The exact likelihood (ar) or an upper bound on its negative logarithm (mdlm); tokens that are given do not count.
+    The exact likelihood (ar) or an upper bound on its negative logarithm (mdlm); given tokens do not count.
     """
     common.in_range("--n", n, 1)
     common.in_range("--batch", batch, 1)
@@ -33,7 +33,7 @@ def nll(
         try:
             result = evaluate_likelihood(request, progress)
         except NoTextError as error:
-            raise UsageError(f"{error}; say where it is now with --data") from None
+            raise UsageError(f"{error}; give its path with --data") from None
     tables.write_json(json_file, result.document())
     tables.print_likelihood(result.score)
     tables.print_paths(json_file)

@@ -1,4 +1,4 @@
-"""`dbtm eval own`: rows that a model of your own data generates, beside the rows that were held out."""
+"""`dbtm eval own`: generated rows of a model of your own data, beside the held-out rows."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def own(
     checkpoint: Checkpoint,
     nfe: Budgets = None,
-    n: Annotated[int, typer.Option("--n", help="Samples per budget, and held-out rows at most.")] = 1000,
+    n: Annotated[int, typer.Option("--n", help="Samples per budget, and largest number of held-out rows.")] = 1000,
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Your own measure, FILE.py:FUNCTION. The file is run; the function gets a list of rows and returns a "
+            help="Your own metric, FILE.py:FUNCTION. The file is run; the function gets a list of rows and returns a "
             "number, one per row, or a dictionary of these."
         ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the rows are now, if not where they were.")] = None,
+    data: Annotated[Path | None, typer.Option(help="New path of the rows, if they have moved.")] = None,
     seed: Seed = 0,
     json_file: Json = None,
     batch: Batch = None,
@@ -69,7 +69,7 @@ def _print(result: "OwnEvaluation") -> None:
     if result.validation is not None:
         say(f"validation loss (the method's own objective on held-out rows): {result.validation:.4f}")
     common.print_whole(_table(result.scores))
-    open_console().print("95 % intervals over rows; copies: rows that stand in the training data", style="dim")
+    open_console().print("95 % intervals over rows; copies: rows that occur in the training data", style="dim")
 
 
 def _table(scores: "tuple[RowsScore, ...]") -> Any:

@@ -15,19 +15,17 @@ _DRAWING = ("n", *SAMPLER, "seed", "data", "references", "matches", "batch", "sa
 @takes_sampler_options("nfe")
 def text(
     context: typer.Context,
-    checkpoint: Annotated[
-        str | None, typer.Argument(help="A checkpoint folder, a run, or a model of the package.")
-    ] = None,
+    checkpoint: Annotated[str | None, typer.Argument(help="A checkpoint folder, a run, or a packaged model.")] = None,
     nfe: Budgets = None,
     judge: tables.Judge = "smollm2",
-    n: Annotated[int, typer.Option("--n", help="Samples for every budget, and blocks of real text.")] = 1024,
+    n: Annotated[int, typer.Option("--n", help="Samples per budget, and blocks of real text.")] = 1024,
     seed: Seed = 0,
     data: tables.Data = None,
     references: tables.References = True,
     matches: Annotated[
-        bool, typer.Option("--matches", help="Also the longest run of each sample that the training text has.")
+        bool, typer.Option("--matches", help="Also the longest run of each sample that occurs in the training text.")
     ] = False,
-    samples: Annotated[Path | None, typer.Option(help="Judge this file of samples instead of drawing some.")] = None,
+    samples: Annotated[Path | None, typer.Option(help="Judge this file of samples instead of drawing samples.")] = None,
     save_samples: Annotated[Path | None, typer.Option(help="Write the samples: FILE.jsonl or FILE.jsonl.gz.")] = None,
     json_file: Json = None,
     batch: Batch = None,
@@ -40,7 +38,7 @@ def text(
     Samples can be drawn on one machine (--judge none --save-samples F) and judged on another (--samples F --judge J).
     """
     if (checkpoint is None) == (samples is None):
-        raise UsageError("give either a CHECKPOINT to sample from or --samples FILE to judge, not both and not neither")
+        raise UsageError("give either a CHECKPOINT to sample from or --samples FILE to judge")
     if samples is not None:
         common.refuse(context, _DRAWING, "--samples are judged as they are")
     common.in_range("--n", n, 1)
@@ -72,7 +70,7 @@ def text(
                 if save_samples is not None and not result.scores:  # drawn, and not judged yet
                     write_sets(save_samples, result.sets)
         except NoReferenceError as error:
-            raise UsageError(f"{error}; name it with --data, or leave it out with --no-references") from None
+            raise UsageError(f"{error}; give its path with --data, or leave it out with --no-references") from None
     tables.write_json(json_file, result.document())
     tables.print_text_scores(result.scores, result.judge["name"] if result.judge else None)
     tables.print_paths(save_samples, json_file)

@@ -1,4 +1,4 @@
-"""`dbtm export`: a trained map for other runtimes, or a checkpoint of several processes as one folder."""
+"""`dbtm export`: a trained map for other runtimes, or a checkpoint with one file per part."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,10 +20,10 @@ def export(
         Path | None, typer.Option(help="Write a new folder with one file per part, however the checkpoint was written.")
     ] = None,
     scorer: Annotated[
-        str | None, typer.Option(help="What is committed first: confidence, quality or spread (default: its own).")
+        str | None, typer.Option(help="Commit order: confidence, quality or spread (default: the checkpoint's).")
     ] = None,
 ) -> None:
-    """Export a trained map for other runtimes, or gather a checkpoint that several processes wrote into one folder."""
+    """Export a trained map for other runtimes, or gather the pieces of a checkpoint that several processes wrote."""
     if (onnx is None) == (out is None):
         raise UsageError("give either --onnx FILE or --out FOLDER")
     if out is not None:

@@ -1,4 +1,4 @@
-"""Files that a command writes: refused before any work is done for them, and there whole or not at all."""
+"""Files that a command writes: checked before any work starts, and written atomically."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ from dbtm.core.errors import UsageError
 
 
 def check(option: str, path: Path | None) -> None:
-    """Refuse a file that cannot be written; None, where no file was asked for, is fine."""
+    """Refuse a file that cannot be written; None (no file) is fine."""
     if path is None:
         return
     if path.is_dir():
@@ -20,16 +20,16 @@ def check(option: str, path: Path | None) -> None:
 
 
 def check_all(wanted: Iterable[tuple[str, Path | None]], reads: Iterable[tuple[str, Path | None]] = ()) -> None:
-    """Refuse files, (option, path) each, of which one cannot be written, or two are the same, or one is read by the
-    command itself: something would be lost.
+    """Refuse files, each (option, path), if one cannot be written, is the same as another, or is an input of the
+    command.
     """
     taken = {path.resolve(): option for option, path in reads if path is not None}
     for option, path in wanted:
         check(option, path)
         if path is not None and (other := taken.setdefault(path.resolve(), option)) != option:
-            raise UsageError(f"{other} and {option} name the same file {path}: give two")
+            raise UsageError(f"{other} and {option} name the same file {path}: give two different ones")
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
+    """Write a text file atomically."""
     atomic.write_bytes(path, text.encode())

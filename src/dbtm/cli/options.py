@@ -9,58 +9,56 @@ from typing import Annotated, Any
 import typer
 
 Checkpoint = Annotated[
-    str, typer.Argument(help="A checkpoint folder, a run, of which the newest is taken, or a model of the package.")
+    str, typer.Argument(help="A checkpoint folder, a run (its newest checkpoint is used), or a packaged model.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same samples.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers as JSON, with model, data and machine.")]
 Html = Annotated[Path | None, typer.Option(help="Write a self-contained page that replays the rounds.")]
-Batch = Annotated[int | None, typer.Option(help="Samples side by side (default: what fits).")]
+Batch = Annotated[int | None, typer.Option(help="Samples per batch (default: what fits).")]
 Budgets = Annotated[
-    str | None, typer.Option("--nfe", help="Budgets of network evaluations, as 1,4,16 (default: 1,2,4,8,16).")
+    str | None, typer.Option("--nfe", help="Budgets of network evaluations, such as 1,4,16 (default: 1,2,4,8,16).")
 ]
 
 PANEL = "Sampler (defaults are the checkpoint's own)"
 
 
 def _option(kind: Any, help: str, *names: str) -> Any:
-    """An option that is None where it is left out."""
+    """An option that is None if left out."""
     return Annotated[kind | None, typer.Option(*names, help=help, rich_help_panel=PANEL)]
 
 
-# What the samplers of all methods take; a method that lacks an option says so.
+# The sampler options of all methods; a method refuses options that it lacks.
 SAMPLER: dict[str, Any] = {
     "nfe": _option(int, "Network evaluations: the budget of refinement rounds."),
-    "kappa": _option(float, "Commit what scores at least this (default: tuned for the budget)."),
-    "scorer": _option(str, "What is committed first: confidence, quality, spread or none."),
-    "rounds": _option(str, "Where commits are spread: equal numbers per round, or planned ones (dbtm tune)."),
+    "kappa": _option(float, "Commit tokens that score at least this (default: tuned for the budget)."),
+    "scorer": _option(str, "Commit order: confidence, quality, spread or none."),
+    "rounds": _option(str, "Scorer spread: commits per round, equal or planned (dbtm tune)."),
     "temperature": _option(float, "0 takes the most likely token."),
     "top_p": _option(float, "Draw from the most likely tokens that together reach this probability."),
-    "order": _option(str, "mdlm: unmask at random, by confidence or by the probability of what was drawn."),
+    "order": _option(str, "mdlm: unmask at random, by confidence or by the probability of the drawn token."),
     "tail": _option(str, "mdlm, duo, s-flm: the last step draws a sample, or takes the argmax."),
     "remask": _option(str, "mdlm: mask tokens again (ReMDM): none, cap, rescale, confidence or loop."),
     "eta": _option(float, "mdlm: strength of remasking (default: the published one)."),
-    "psi": _option(float, "duo: share of the posterior in a step; the rest noises a clean draw anew."),
-    "velocity": _option(str, "s-flm: move towards the exact mean, a token that is drawn (sample), or the top one."),
-    "step": _option(str, "candi: how noise shrinks, as released or by the equation (ode)."),
+    "psi": _option(float, "duo: share of the posterior in a step; the rest renoises a clean sample."),
+    "velocity": _option(str, "s-flm: move towards the exact mean, a drawn token (sample), or the top one."),
+    "step": _option(str, "candi: noise schedule of a step, as released or by the equation (ode)."),
     "towards": _option(str, "candi: a step moves towards a sample or the mean."),
     "sigma": _option(float, "Scale of the prior noise."),
-    "repetition_penalty": _option(float, "Penalty on tokens that are there already; 0 is off."),
-    "fresh_noise": _option(bool, "Noise of the rounds after the first.", "--fresh-noise/--same-noise"),
+    "repetition_penalty": _option(float, "Penalty on tokens that already occur; 0 is off."),
+    "fresh_noise": _option(bool, "Draw new noise after the first round, or keep it.", "--fresh-noise/--same-noise"),
     "commit": _option(bool, "Commit tokens, or hold distributions.", "--commit/--no-commit"),
-    "rule": _option(str, "commit (the paper's), or revise: nothing is final until the answer confirms itself."),
-    "check": _option(
-        int, "Network evaluations for checking the answer, and for drawing another where it does not come back."
-    ),
-    "loops": _option(int, "Loops of the blocks per evaluation, for maps that were trained with several."),
+    "rule": _option(str, "commit (the paper's), or revise: tokens may change until a check confirms the answer."),
+    "check": _option(int, "Network evaluations for checking the answer, and for drawing another if the check fails."),
+    "loops": _option(int, "Loops of the blocks per evaluation, for maps trained with several."),
     "sampler": _option(str, "refine, iterate (T^k) or integrate (the map's field)."),
-    "horizon": _option(float, "integrate: time up to which the field is followed."),
-    "tolerance": _option(float, "iterate, --no-commit: stop where a round changes no probability by more than this."),
+    "horizon": _option(float, "integrate: end time of the integration."),
+    "tolerance": _option(float, "iterate, --no-commit: stop when a round changes no probability by more than this."),
 }
 
 
 def takes_sampler_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of samplers, but for those `left_out`; it receives what was given as `options`."""
+    """Add the sampler options to a command, except `left_out`; it receives the given ones as `options`."""
     names = [name for name in SAMPLER if name not in left_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""`dbtm pack CHECKPOINT --out DIR`: the averaged weights in 8 bits per number, in files of at most 16 MiB."""
+"""`dbtm pack CHECKPOINT --out DIR`: the averaged weights in 8 bits per weight, in files of at most 16 MiB."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`dbtm plan`: what a run will cost on so many GPUs, before any is used."""
+"""`dbtm plan`: estimated cost of a run on a number of GPUs."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +34,7 @@ def plan(
         least = min(found.options, key=lambda option: option.bytes)
         raise UsageError(
             f"no layout fits: the smallest ({_name(least)}) takes {least.bytes / 2**30:,.0f} GiB of "
-            f"{found.gpu.memory / 2**30:,.0f} per GPU: take more GPUs, or a smaller model"
+            f"{found.gpu.memory / 2**30:,.0f} per GPU: use more GPUs, or a smaller model"
         )
 
 
@@ -43,7 +43,7 @@ def _name(option: "Option") -> str:
 
 
 def _settings(plan: "Plan", option: "Option") -> list[str]:
-    """The settings of `dbtm train` that an option stands for."""
+    """The settings of `dbtm train` for an option."""
     out = [] if plan.gpus == 1 else [f"train.layout={option.layout}"]
     out += ["train.recompute=true"] if option.recompute else []
     if option.micro_batch != (plan.config.train.micro_batch or plan.config.train.batch // plan.gpus):

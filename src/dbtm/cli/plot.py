@@ -1,4 +1,4 @@
-"""`dbtm plot RUN...`: curves of losses and evaluations, runs beside each other, as SVG, PNG or PDF."""
+"""`dbtm plot RUN...`: curves of losses and evaluations, of one or several runs, as SVG, PNG or PDF."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,10 +17,10 @@ def plot(
     out: Annotated[Path, typer.Option(help="The figure: .svg, .png or .pdf.")] = Path("curves.svg"),
     name: Annotated[
         list[str] | None,
-        typer.Option(help="A number to draw, as loss, validation or solved_4; repeatable (default: the main ones)."),
+        typer.Option(help="Metric to draw: loss, validation or solved_4; repeatable (default: the main ones)."),
     ] = None,
 ) -> None:
-    """Draw losses and evaluations over steps; several runs share every panel."""
+    """Draw losses and evaluations over steps; several runs share each panel."""
     if out.suffix.lower() not in FORMATS:
         raise UsageError(f"--out {out} must end in {', '.join(FORMATS)}")
     files.check("--out", out)

@@ -1,4 +1,4 @@
-"""`dbtm recipes`: what can be trained, and what every setting of it means."""
+"""`dbtm recipes`: the recipes, and the meaning of each setting."""
 
 import json
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from dbtm.cli.console import open_console, say
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Explain every setting of this recipe.")] = None,
-    method: Annotated[str | None, typer.Option(help="By another method than the recipe's.")] = None,
+    method: Annotated[str | None, typer.Option(help="Use this method instead of the recipe's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole configuration as JSON.")] = False,
 ) -> None:
     """List the recipes, or explain one: its settings, their defaults and meanings."""
@@ -49,7 +49,7 @@ def recipes(
     summary = RECIPES[name].summary
     console = open_console()
     console.print(f"{name}: {summary}", markup=False)
-    console.print(f"task {config.task.name}, method {config.method_name}; a default stands where it was changed\n")
+    console.print(f"task {config.task.name}, method {config.method_name}; the default is shown for changed settings\n")
     print_whole(table) if console.width < 100 else console.print(table)
 
 

@@ -14,39 +14,41 @@ def referee(
     context: typer.Context,
     task: Annotated[str, typer.Argument(help="markov, sudoku-mini, sudoku, text, gsm8k or own.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the comparison; the same command goes on (default: referee/TASK).")
+        Path | None, typer.Option(help="Folder of the comparison; the same command resumes it (default: referee/TASK).")
     ] = None,
-    methods: Annotated[str, typer.Option(help="all, or names with commas between: dbtm,dbtm-paper,mdlm.")] = "all",
+    methods: Annotated[str, typer.Option(help="all, or comma-separated names: dbtm,dbtm-paper,mdlm.")] = "all",
     flops: Annotated[
-        float | None, typer.Option(help="Training FLOPs of every method, teachers included (default: the task's).")
+        float | None, typer.Option(help="Training FLOPs per method, teachers included (default: the task's).")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Minutes of this device for every method, instead.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Minutes on this device per method, instead of --flops.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs per method: seeds 0, 1, 2 ...")] = 3,
     nfe: Annotated[
         str | None, typer.Option(help="Network evaluations to sample at (default: 1,2,4,... to 128; markov to 32).")
     ] = None,
-    n: Annotated[int | None, typer.Option(help="Samples for every number (default: the task's).")] = None,
+    n: Annotated[int | None, typer.Option(help="Samples per evaluation (default: the task's).")] = None,
     data: Annotated[Path | None, typer.Option(help="text, gsm8k: a prepared folder; own: a .npy file.")] = None,
     vocab: Annotated[int | None, typer.Option(help="own: size of the vocabulary.")] = None,
-    length: Annotated[int | None, typer.Option(help="own: tokens in a sequence.")] = None,
+    length: Annotated[int | None, typer.Option(help="own: tokens per sequence.")] = None,
     judge: Annotated[str | None, typer.Option(help="text: judge of perplexity (default: smollm2).")] = None,
     teacher_share: Annotated[float, typer.Option(help="Share of a distilled method's budget for its teacher.")] = 0.8,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="[METHOD:]SECTION.KEY=VALUE", help="Change a setting of all methods, or of one."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs side by side (default: one per core, one on a GPU).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs in parallel (default: one per core, one on a GPU).")] = None,
     device: Device = "auto",
-    retry: Annotated[bool, typer.Option("--retry", help="Try runs again that have failed.")] = False,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Run nothing: draw the report again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Retry failed runs.")] = False,
+    report_only: Annotated[bool, typer.Option("--report-only", help="Run nothing: only rewrite the report.")] = False,
     merge: Annotated[
-        list[Path] | None, typer.Option(help="Run nothing: take the runs of this folder over; repeatable.")
+        list[Path] | None, typer.Option(help="Run nothing: import the runs of this folder; repeatable.")
     ] = None,
 ) -> None:
     """Compare methods on a task at equal training FLOPs (or minutes): quality by network evaluations and by FLOPs.
 
-    The folder is all it remembers: stop the command at any time and run it again, add methods or seeds, run it in
-    several processes or on several machines and merge their folders.
+    All state is in the folder: stop and rerun the command at any time, add methods or seeds, run it in several
+    processes, or on several machines and merge their folders.
     """
     for option, value in (("--flops", flops), ("--minutes", minutes)):
         if value is not None and not 0 < value < float("inf"):
@@ -54,7 +56,7 @@ def referee(
     common.in_range("--seeds", seeds, 1)
     common.in_range("--n", n, 2)
     common.in_range("--jobs", jobs, 0)
-    wanted = "whole numbers from 1 on, as 1,2,4"
+    wanted = "whole numbers from 1 on, such as 1,2,4"
     budgets = None if nfe is None else tuple(common.numbers("--nfe", nfe, int, lambda x: x >= 1, wanted))
     folder = out or Path("referee") / task
     if folder.exists() and not folder.is_dir():
@@ -95,5 +97,5 @@ def referee(
             try:
                 result = refereeing.referee(request, progress)
             except (Cancelled, KeyboardInterrupt):
-                raise UsageError(f"stopped: run the same command to go on, {folder} holds what is done") from None
+                raise UsageError(f"stopped: run the same command to resume; finished work is in {folder}") from None
     tables.print_comparison(result)

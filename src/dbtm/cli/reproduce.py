@@ -1,4 +1,4 @@
-"""`dbtm reproduce NAME`: a table or figure of the paper, ours beside the paper's numbers; `dbtm reproduce list`."""
+"""`dbtm reproduce NAME`: a table or figure of the paper, our numbers beside the paper's; `dbtm reproduce list`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,21 +31,21 @@ _DATA = "Data as NAME=PATH, repeatable: lm1b, owt, tinygsm, gsm8k; or a folder o
 
 def reproduce(
     name: Annotated[
-        str, typer.Argument(help="A table or figure by its label, as sudoku-threshold-sweep; `list`; or `all`.")
+        str, typer.Argument(help="Label of a table or figure, such as sudoku-threshold-sweep; `list`; or `all`.")
     ],
     scale: Annotated[str, typer.Option(help="small: minutes on two CPU cores. paper: the paper's setting.")] = "small",
-    out: Annotated[Path, typer.Option(help="Folder of all that is reproduced; run the command again to go on.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the results; run the command again to resume.")] = Path(
         "reproduce"
     ),
     data: Annotated[list[str] | None, typer.Option(help=_DATA)] = None,
     judge: Annotated[
-        str | None, typer.Option(help="Judge of text (default: smollm2; at the paper's scale gpt2-large); or none.")
+        str | None, typer.Option(help="Judge of text (default: smollm2; gpt2-large at the paper's scale), or none.")
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what it needs and run nothing.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what it needs and run nothing.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Run a table or figure of the paper and print ours beside the paper's numbers; stop and continue at any time."""
+    """Run a table or figure of the paper and print our numbers beside the paper's; stop and resume at any time."""
     if scale not in (*SCALES, "trial"):
         raise UsageError(f"--scale {scale} is not a choice{nearest(scale, SCALES)}")
     if out.exists() and not out.is_dir():
@@ -61,7 +61,7 @@ def reproduce(
     resources = Resources(given, judge, device)
     entries = list(ENTRIES.values()) if name == "all" else [find(name)]
     if name == "all" and json_file is not None:
-        raise UsageError("--json holds one table: leave it out, the files of all are in --out")
+        raise UsageError("--json holds one table: leave it out; --out has a file per table")
     for entry in entries:
         if plan:
             _print_plan(entry, resources, out)
@@ -80,7 +80,7 @@ def _given(words: list[str]) -> dict[str, Path]:
         if name not in (*GETS, "text"):
             raise UsageError(f"--data {word}: there is no data '{name}'{nearest(name, [*GETS, 'text'])}")
         if not Path(path).exists():
-            raise UsageError(f"--data {word}: there is no {path}")
+            raise UsageError(f"--data {word}: {path} does not exist")
         found[name] = Path(path)
     return found
 
@@ -101,7 +101,7 @@ def _list(out: Path, given: dict[str, Path], judge: str | None, device: str, jso
     for state in found:
         table.add_row(state.entry.label, state.entry.caption, *state.by_scale.values(), state.results or "-")
     open_console().print(table)
-    say("GPU hours: FLOPs by the cost counter over measured step rates; `dbtm reproduce NAME --plan` says how")
+    say("GPU hours: counted FLOPs over measured step rates; `dbtm reproduce NAME --plan` has the details")
     document = [{"label": s.entry.label, **s.by_scale, "results": s.results} for s in found]
     tables.write_json(json_file, {"entries": document})
 
@@ -149,14 +149,14 @@ def _print_hours(plan: "Plan") -> None:
 
 
 def _print_commands(plan: "Plan", resources: "Resources", out: Path) -> None:
-    """Runs of the paper's size as commands of their own, for several GPUs; the reproduction finds them done."""
+    """Commands that train the paper's runs on several GPUs; the reproduction then finds them finished."""
     from dbtm.service.reproduction.steps.base import Workspace
     from dbtm.service.reproduction.steps.training import Train
 
     space = Workspace(out, resources)
     if any(name not in resources.data for name in plan.data()):
         return
-    say("  or train on several GPUs, and this command finds the runs done:")
+    say("  or train on several GPUs; this command then uses the finished runs:")
     for step in plan.order():
         if isinstance(step, Train):
             words = [f"--set {change}" for change in step.changes]
@@ -176,7 +176,7 @@ def _run(entry: "Entry", scale: str, out: Path, resources: "Resources", json_fil
         with _shown_progress() as progress:
             result = reproduce(request, progress)
     except (Cancelled, KeyboardInterrupt):
-        complain(f"stopped; what is done is in {out}: run the same command to go on")
+        complain(f"stopped: run the same command to resume; finished work is in {out}")
         raise typer.Exit(130) from None
     except NonFiniteLoss as error:
         complain(str(error))
@@ -188,7 +188,7 @@ def _run(entry: "Entry", scale: str, out: Path, resources: "Resources", json_fil
 
 @contextmanager
 def _shown_progress() -> "Iterator[Progress]":
-    """One bar for all stages, with the time left; where there is no terminal, a line for every stage."""
+    """One bar for all stages, with the time left; without a terminal, a line per stage."""
     from dbtm.service.progress import Progress
 
     with common.progress_bar() as bars:
@@ -216,7 +216,7 @@ def _document(result: "Reproduction") -> dict[str, Any]:
 
 
 def _refuse(entry: "Entry", plan: "Plan", scale: str, resources: "Resources") -> None:
-    """One line that says what is missing and how to get it."""
+    """An error that says what is missing and how to get it."""
     from dbtm.service.reproduction.needs import lacking_data, lacking_judge, lacks_gpu, total_hours
 
     for name in lacking_data(plan, resources):
@@ -234,7 +234,7 @@ def _refuse(entry: "Entry", plan: "Plan", scale: str, resources: "Resources") ->
 
 
 def _print(result: "Reproduction") -> None:
-    """The table, what it is of, and the samples of a figure."""
+    """Print the table, its caption, and the samples of a figure."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`dbtm sample CHECKPOINT`: draw texts, programs or token sequences, and watch them being refined."""
+"""`dbtm sample CHECKPOINT`: draw texts, programs or token sequences, and show their refinement."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """What a user gives of a sample; None where an option is left out."""
+    """The given parts of a sample; None for options left out."""
 
     prompt: str | None = None
     suffix: str | None = None
@@ -31,7 +31,7 @@ class Words(NamedTuple):
     given: str | None = None
 
     def only(self, *names: str, why: str) -> None:
-        """Refuse all others."""
+        """Refuse all other options."""
         for name, value in self._asdict().items():
             if value is not None and name not in names:
                 raise UsageError(f"--{name} {why}")
@@ -45,37 +45,37 @@ def sample(
     prompt: Annotated[
         str | None,
         typer.Option(
-            help="Text that samples begin with; spaces at its end are left to the model. For programs: the question "
+            help="Text that samples begin with; the model generates trailing spaces. For programs: the question "
             "(default: built-in ones)."
         ),
     ] = None,
     suffix: Annotated[str | None, typer.Option(help="Text that samples end with.")] = None,
     infill: Annotated[
         str | None,
-        typer.Option(help="Text with holes, each marked by two or more underscores: 'The ____ of ____'."),
+        typer.Option(help="Text with holes, each of two or more underscores: 'The ____ of ____'."),
     ] = None,
     hole: Annotated[
         int | None,
         typer.Option(
-            help="Tokens in every hole of --infill; what is left of the sequence continues the text. (Default: the "
-            "holes share all that the text leaves.)"
+            help="Tokens per hole of --infill; the rest of the sequence continues the text. (Default: the holes "
+            "share all of the rest.)"
         ),
     ] = None,
     given: Annotated[
         str | None, typer.Option(help="Tokens to keep, _ where to generate: '3 1 _ _ 7' (prompt, suffix, infilling).")
     ] = None,
     run: Annotated[bool, typer.Option("--run/--no-run", help="Programs: run them in the sandbox, or not.")] = True,
-    trace: Annotated[bool, typer.Option("--trace", help="Show the rounds, a dozen where there are many.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the rounds (a dozen if there are many).")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write tokens, texts and rounds as JSON.")] = None,
     html: Html = None,
     device: Device = "auto",
     *,
     options: dict[str, Any],
 ) -> None:
-    """Draw samples; see them refined round by round with --trace or in a page, --html."""
+    """Draw samples; show the rounds with --trace or in a page, --html."""
     in_range("--n", n, 1)
     if hole is not None and (infill is None or hole < 1):
-        raise UsageError("--hole belongs to --infill" if infill is None else "--hole must be at least 1")
+        raise UsageError("--hole needs --infill" if infill is None else "--hole must be at least 1")
     check_kappa(options.get("kappa"))
     files.check_all([("--json", json_file), ("--html", html)])
     from dbtm.checkpoint.loading import load
@@ -103,7 +103,7 @@ def sample(
 
 
 def _generate(sampler: "Sampler", words: Words, run: bool, common: dict[str, Any]) -> "SampleResult":
-    """What was asked for, by the kind of the model; every mistake in it is found before anything is sampled."""
+    """The request for this kind of model; every mistake is reported before sampling starts."""
     from dbtm.service.generation import (
         InfillRequest,
         ProgramsRequest,
@@ -125,7 +125,7 @@ def _generate(sampler: "Sampler", words: Words, run: bool, common: dict[str, Any
             raise UsageError("--no-run is for models that write programs: leave it out")
         if isinstance(task, Text) and words.given is None:
             return infill(InfillRequest(parts=_parts(words), hole=words.hole, **common), sampler, progress)
-        why = "and --given both say what is given: leave one out"
+        why = "and --given cannot be combined: leave one out"
         if not isinstance(task, Text):
             why = f"is for text, but this model was trained on '{task.name}': give tokens with --given"
         words.only("given", why=why)
@@ -138,12 +138,12 @@ def _parts(words: Words) -> Sequence[str | None]:
 
     if words.infill is None:
         return given.around(words.prompt or "", words.suffix or "")
-    words.only("infill", "hole", why="is part of --infill: write it into that text")
+    words.only("infill", "hole", why="cannot be combined with --infill: write it into that text")
     return given.template(words.infill)
 
 
 def _row(text: str | None, task: "Task") -> list[int | None] | None:
-    """'3 1 _ _ 7' as tokens, None where to generate; symbols of one character need no spaces: 'AC__GT'."""
+    """'3 1 _ _ 7' as tokens, None for positions to generate; one-character symbols need no spaces: 'AC__GT'."""
     if text is None:
         return None
     words = text.split()
@@ -163,7 +163,7 @@ def _row(text: str | None, task: "Task") -> list[int | None] | None:
 
 
 def _print(result: "SampleResult", samples: "list[Sample]", trace: bool) -> None:
-    """Every sample under a heading, with its rounds or without; tokens that are no words get a line each."""
+    """Print each sample under a heading, with or without its rounds; plain token sequences get one line each."""
     from rich.text import Text
 
     from dbtm.service.generation import ProgramsResult
@@ -184,14 +184,14 @@ def _print(result: "SampleResult", samples: "list[Sample]", trace: bool) -> None
 
 
 def _print_text(console: "Console", sample: "Sample", trace: bool) -> None:
-    """The text itself. A pipe gets its lines as they are, a terminal gets them wrapped."""
+    """The text itself, wrapped on a terminal only."""
     from dbtm.viz.token_trace import TextTrace, result_text
 
     console.print(TextTrace(sample) if trace else result_text(sample), soft_wrap=not console.is_terminal)
 
 
 def _print_tokens(result: "SampleResult", trace: bool) -> None:
-    """One line per sample. Of its rounds: committed tokens plain, refining ones in parentheses, _ for none yet."""
+    """One line per sample. In its rounds, uncommitted tokens are in parentheses; _ is a position without a token."""
     from dbtm.viz.spell import speller_of
     from dbtm.viz.states import left_out, progress_of, spaced
     from dbtm.viz.token_trace import blanks, rounds_of
@@ -212,7 +212,7 @@ def _print_tokens(result: "SampleResult", trace: bool) -> None:
 
 
 def _print_program(console: "Console", result: "ProgramsResult", b: int, sample: "Sample", trace: bool) -> None:
-    """The question, the rounds where they are wanted, the program, and what it returns."""
+    """The question, the rounds if requested, the program, and its result."""
     from rich.syntax import Syntax
     from rich.text import Text
 

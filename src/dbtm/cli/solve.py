@@ -1,4 +1,4 @@
-"""`dbtm solve`: solve a Sudoku, a maze, a graph colouring or a formula, and watch it being refined."""
+"""`dbtm solve`: solve a Sudoku, a maze, a graph colouring or a formula, and show its refinement."""
 
 import select
 import sys
@@ -30,7 +30,7 @@ def solve(
         str | None,
         typer.Argument(
             help="A Sudoku: 81 characters with 0 or . for empty, nine lines, a file of one puzzle or of one per line, "
-            "or - for stdin. Without one: what stdin holds, or else a built-in hard puzzle. Or another kind of "
+            "or - for stdin. Default: stdin if it has input, else a built-in hard puzzle. Or another kind of "
             "problem: maze, colouring or sat."
         ),
     ] = None,
@@ -38,24 +38,22 @@ def solve(
         str | None,
         typer.Argument(
             help="After maze, colouring or sat: a file of the problem (lines of # . S G; DIMACS edges; DIMACS clauses) "
-            "or - for stdin. Without one: a new one, of the seed."
+            "or - for stdin. Default: a random one from --seed."
         ),
     ] = None,
-    checkpoint: Annotated[str, typer.Option(help="A checkpoint folder, a run, or a model of the package.")] = "sudoku",
+    checkpoint: Annotated[str, typer.Option(help="A checkpoint folder, a run, or a packaged model.")] = "sudoku",
     seed: Seed = 0,
-    tries: Annotated[int, typer.Option(help="At most so many tries, from other noise, while the answer is wrong.")] = 1,
+    tries: Annotated[int, typer.Option(help="Most tries, each from new noise, while the answer is wrong.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer and its rounds as JSON.")] = False,
     html: Html = None,
-    onnx: Annotated[
-        Path | None, typer.Option(help="Compute the rounds with onnxruntime, from a file of `dbtm export`.")
-    ] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Run with onnxruntime, from a file of `dbtm export`.")] = None,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Solve a Sudoku; exit code 1 where the model's answer is wrong, 2 where the input is not a valid puzzle.
+    """Solve a Sudoku; exit code 1 if the model's answer is wrong, 2 if the input is not a valid puzzle.
 
-    A method with a budget has 4 network evaluations unless --nfe says otherwise (16 for other kinds than Sudoku). Above
-    2, the model also checks its answer, which takes 2 evaluations at least: --check 0 and --onnx leave that out.
+    A method with a budget uses 4 network evaluations by default (--nfe), or 16 for other problems than Sudoku. Above 2,
+    the model also checks its answer, which takes at least 2 evaluations: --check 0 and --onnx skip the check.
     """
     check_kappa(options.get("kappa"))
     files.check("--html", html)
@@ -66,7 +64,7 @@ def solve(
         _solve_problem(puzzle, problem, checkpoint, seed, options, as_json)
         return
     if problem is not None:
-        raise UsageError(f"'{puzzle}' is no kind of problem: give one Sudoku alone, or maze, colouring or sat first")
+        raise UsageError(f"'{puzzle}' is not a kind of problem: give one Sudoku alone, or maze, colouring or sat first")
     text, where = _puzzle_text(puzzle)
     if (several := _one_per_line(text)) is not None:
         if html is not None:
@@ -100,14 +98,14 @@ def solve(
 def _solve_problem(
     kind: str, source: str | None, checkpoint: str, seed: int, options: dict[str, Any], as_json: bool
 ) -> None:
-    """The answer, whether the model stands by it, and whether it is valid; exit code 1 where it is not."""
+    """The answer, whether the model stands by it, and whether it is valid; exit code 1 if it is not."""
     import json
     from dataclasses import asdict
 
     text, where = _problem_text(source)
     if checkpoint == "sudoku":
         raise UsageError(
-            f"the package has no model for '{kind}': train one (dbtm train {kind}-mini) and name it with "
+            f"there is no packaged model for '{kind}': train one (dbtm train {kind}-mini) and give it with "
             "--checkpoint RUN"
         )
     from dbtm.service import problems
@@ -134,7 +132,7 @@ def _solve_problem(
 
 
 def _problem_text(source: str | None) -> tuple[str | None, str]:
-    """A problem as text, and where it comes from as the beginning of a complaint."""
+    """A problem as text, and its source as a prefix for error messages."""
     if source is None:
         return None, ""
     if source != "-" and not _exists(source):
@@ -146,12 +144,12 @@ def _problem_text(source: str | None) -> tuple[str | None, str]:
 
 
 def read_puzzle(argument: str | None) -> "np.ndarray | None":
-    """The puzzle that was asked for, checked to have exactly one solution; None where none was given."""
+    """The given puzzle, checked to have exactly one solution; None if none is given."""
     return _checked(*_puzzle_text(argument))
 
 
 def _checked(text: str | None, where: str) -> "np.ndarray | None":
-    """The puzzle of a text, checked to have exactly one solution; None where none was given."""
+    """The puzzle of a text, checked to have exactly one solution; None if none is given."""
     if text is None:
         return None
     from dbtm.tasks.sudoku.puzzle import check, parse
@@ -165,7 +163,7 @@ def _checked(text: str | None, where: str) -> "np.ndarray | None":
 
 
 def _one_per_line(text: str | None) -> list[str] | None:
-    """The lines of a text that has a puzzle on each of several lines; a heading is left out."""
+    """The lines of a text with one puzzle per line, without a heading."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     if lines and not any(character in "0123456789." for character in lines[0]):
         lines = lines[1:]
@@ -183,7 +181,7 @@ def _solve_all(
     options: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """A line per puzzle: the answer, and whether it is right; exit code 1 where one is wrong."""
+    """A line per puzzle: the answer, and whether it is right; exit code 1 if one is wrong."""
     import json
 
     grids = [_checked(text, f"{where}puzzle {number}: ") for number, text in enumerate(puzzles, 1)]
@@ -206,7 +204,7 @@ def _solve_all(
 
 
 def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
-    """The puzzle as text, and where it comes from as the beginning of a complaint."""
+    """The puzzle as text, and its source as a prefix for error messages."""
     if argument is None:
         return (_bounded(sys.stdin, "stdin") if _stdin_waits() else "").strip() or None, "stdin: "
     if argument == "-":
@@ -225,7 +223,7 @@ def _puzzle_text(argument: str | None) -> tuple[str | None, str]:
 
 
 def _bounded(stream: TextIO, name: str) -> str:
-    """All of a stream, which may have no end (a device, a pipe)."""
+    """Read a stream that may be endless (a device, a pipe)."""
     text = stream.read(MOST_CHARACTERS + 1)
     if len(text) > MOST_CHARACTERS:
         raise UsageError(f"{name} has more than {MOST_CHARACTERS} characters: give fewer puzzles at a time")
@@ -243,12 +241,12 @@ def _exists(name: str) -> bool:
 def _stdin_waits() -> bool:
     """Whether stdin is a file or pipe with something to read.
 
-    A pipe that nobody writes to and nobody closes, as some CI systems leave it, must not make the command hang: after
-    a moment it counts as empty. (`-` waits for as long as it takes.)
+    Some CI systems leave open a pipe that nobody writes to. It counts as empty after a moment, so that the command
+    does not hang. (`-` waits without limit.)
     """
     try:
         return not sys.stdin.isatty() and bool(select.select([sys.stdin], [], [], STDIN_WAIT)[0])
-    except (AttributeError, OSError, ValueError):  # no stdin, a closed one, or one that cannot be waited for
+    except (AttributeError, OSError, ValueError):  # stdin is missing or closed, or select does not support it
         return False
 
 
@@ -256,7 +254,7 @@ def _stdin_waits() -> bool:
 
 
 def to_json(result: "SolveResult") -> str:
-    """Grids as strings of digits in reading order; what the method has no notion of is null."""
+    """Grids as strings of digits in reading order; null for what the method does not have."""
     import json
 
     from dbtm.viz.states import scores

@@ -18,18 +18,18 @@ SHORTEST = 12  # characters of a token
 def studio(
     checkpoints: Annotated[
         list[str] | None,
-        typer.Argument(help="Runs, checkpoints or folders of runs: each is added to every room that it fits."),
+        typer.Argument(help="Runs, checkpoints or folders of runs: each is added to the rooms that support it."),
     ] = None,
     runs: Annotated[
-        list[Path] | None, typer.Option(help="Folders of runs and of comparisons to look into (default: runs).")
+        list[Path] | None, typer.Option(help="Folders of runs and comparisons to show (default: runs).")
     ] = None,
-    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8642,
+    port: Annotated[int, typer.Option(help="0 picks a free one.", min=0, max=65535)] = 8642,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Anything but this machine itself needs --token.")
+        str, typer.Option(help="Address to listen on. Other addresses than this machine's own need --token.")
     ] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option(envvar="DBTM_STUDIO_TOKEN", help="What visitors must give; better set in the environment."),
+        typer.Option(envvar="DBTM_STUDIO_TOKEN", help="Token that visitors must give; better set in the environment."),
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     device: Device = "auto",
@@ -47,8 +47,8 @@ def studio(
     address = Address(host, port)
     if not address.is_loopback():
         if token is None:
-            raise UsageError(f"--host {host} lets others in: give a --token that they must know, or leave --host out")
-        say(f"warning: {host} can be reached from other machines, and what is sent is not encrypted", error=True)
+            raise UsageError(f"--host {host} is open to other machines: give a --token, or leave --host out")
+        say(f"warning: {host} can be reached from other machines, and the connection is not encrypted", error=True)
     if token is not None and (len(token) < SHORTEST or not token.isascii() or not token.isprintable()):
         raise UsageError(f"--token must be at least {SHORTEST} printable ASCII characters")
     let_idle_threads_sleep_at_once()
@@ -64,8 +64,8 @@ def studio(
 
 
 def end_now() -> NoReturn:
-    """End without waiting for threads that are in the middle of native code (a network evaluation, a compilation):
-    Python would wait for them, or PyTorch would abort. Everything that must be undone has been undone by now.
+    """Exit without waiting for threads in native code (a network evaluation, a compilation): Python would wait for
+    them, or PyTorch would abort. All cleanup is done by now.
     """
     sys.stdout.flush()
     os._exit(0)

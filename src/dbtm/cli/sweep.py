@@ -23,13 +23,11 @@ app = typer.Typer(help="Measure a model over all options of its sampler.", no_ar
 @app.command()
 def text(
     context: typer.Context,
-    checkpoint: Annotated[
-        str | None, typer.Argument(help="A checkpoint folder, a run, or a model of the package.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the sweep; run the command again to go on.")] = Path("sweep"),
+    checkpoint: Annotated[str | None, typer.Argument(help="A checkpoint folder, a run, or a packaged model.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; run the command again to resume.")] = Path("sweep"),
     study: Annotated[str, typer.Option(help="frontier, horizon, iterate, scorer, commit, noise; or all.")] = "frontier",
     judge: tables.Judge = "smollm2",
-    n: Annotated[int, typer.Option("--n", help="Samples for every setting.")] = 256,
+    n: Annotated[int, typer.Option("--n", help="Samples per setting.")] = 256,
     nfe: Annotated[str | None, typer.Option(help="Budgets of network evaluations (default: 1,2,4,8,16).")] = None,
     kappa: Annotated[str | None, typer.Option(help="Commit thresholds (default: .5,.9,.99).")] = None,
     temperature: Annotated[
@@ -50,7 +48,7 @@ def text(
     batch: Batch = None,
     device: Device = "auto",
 ) -> None:
-    """Draw and judge samples over NFE x kappa x temperature x ...: every option that the method has; resumable.
+    """Draw and judge samples over NFE x kappa x temperature x ...: all options of the method; resumable.
 
     With --judge none the samples are only drawn; without a CHECKPOINT the samples in --out are only judged.
     """
@@ -62,7 +60,7 @@ def text(
         raise UsageError(f"--out {out} is a file: give a folder")
     if checkpoint is None:
         if not (out / "plan.json").is_file():
-            raise UsageError(f"--out {out} holds no sweep: give a CHECKPOINT to sample from")
+            raise UsageError(f"--out {out} has no sweep: give a CHECKPOINT to sample from")
         common.refuse(context, _DRAWING, "without a CHECKPOINT nothing is drawn")
 
     from dbtm.evals.perplexity import NoReferenceError
@@ -86,7 +84,7 @@ def text(
         try:
             result = run_sweep(request, progress)
         except NoReferenceError as error:
-            raise UsageError(f"{error}; name it with --data, or leave it out with --no-references") from None
+            raise UsageError(f"{error}; give its path with --data, or leave it out with --no-references") from None
     if result.frontiers is None:
         say(f"samples: {result.folder.samples}; judge them with: dbtm sweep text --out {out} --judge J")
     else:
@@ -101,21 +99,21 @@ def _values(
     repetition_penalty: str | None,
     top_p: str | None,
 ) -> dict[str, list]:
-    """The values of the options that were given."""
+    """The values of the given options."""
     inf = float("inf")
-    from_zero = "numbers from 0 on, as 0,.7,1"
+    from_zero = "numbers from 0 on, such as 0,.7,1"
     wanted = {
         "nfe": (
             nfe,
             int,
             lambda x: 1 <= x <= MOST_EVALUATIONS,
-            f"whole numbers from 1 to {MOST_EVALUATIONS}, as 1,2,4",
+            f"whole numbers from 1 to {MOST_EVALUATIONS}, such as 1,2,4",
         ),
-        "kappa": (kappa, float, lambda x: 0 <= x <= 1, "numbers from 0 to 1, as .5,.9"),
+        "kappa": (kappa, float, lambda x: 0 <= x <= 1, "numbers from 0 to 1, such as .5,.9"),
         "temperature": (temperature, float, lambda x: 0 <= x < inf, from_zero),
-        "sigma": (sigma, float, lambda x: 0 < x < inf, "numbers above 0, as .8,1"),
+        "sigma": (sigma, float, lambda x: 0 < x < inf, "numbers above 0, such as .8,1"),
         "repetition_penalty": (repetition_penalty, float, lambda x: 0 <= x < inf, from_zero),
-        "top_p": (top_p, float, lambda x: 0 < x <= 1, "numbers above 0 and at most 1, as .9,1"),
+        "top_p": (top_p, float, lambda x: 0 < x <= 1, "numbers above 0 and at most 1, such as .9,1"),
     }
     return {
         name: common.numbers(f"--{name.replace('_', '-')}", given, kind, fits, words)
@@ -141,15 +139,17 @@ def _print(result: "SweepResult") -> None:
 
 @app.command()
 def frontier(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of sweeps under the same judge; a name is its label.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders of sweeps with the same judge; their names are the labels.")
+    ],
     out: Annotated[Path, typer.Option(help="Stem of the figure: OUT.png and OUT.svg.")] = Path("frontier"),
-    judge: Annotated[str | None, typer.Option(help="Whose numbers (default: the only judge there).")] = None,
+    judge: Annotated[str | None, typer.Option(help="Judge whose numbers are compared (default: the only one).")] = None,
     entropy: tables.Entropies = None,
     json_file: Json = None,
 ) -> None:
     """Several sweeps in one table and one figure."""
     if not out.name:
-        raise UsageError(f"--out {out} is a folder: give the figure a name in it")
+        raise UsageError(f"--out {out} is a folder: give the name of a figure in it")
     files.check("--out", out.with_name(f"{out.name}.png"))
     files.check("--json", json_file)
     entropies = tables.entropies_of(entropy)

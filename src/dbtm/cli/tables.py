@@ -1,4 +1,4 @@
-"""Results as tables for a terminal; and what the commands that measure share."""
+"""Results as tables for a terminal, and what the measuring commands share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
@@ -30,37 +30,39 @@ Judge = Annotated[
     str,
     typer.Option(help="smollm2, a GGUF file, a causal language model of transformers (gpt2-large, a folder), or none."),
 ]
-Data = Annotated[Path | None, typer.Option(help="Where the prepared text is now, if not where it was.")]
+Data = Annotated[Path | None, typer.Option(help="New path of the prepared text, if it has moved.")]
 References = Annotated[bool, typer.Option(help="Measure real and shuffled validation text too.")]
 Entropies = Annotated[
-    str | None, typer.Option(help="Entropies to compare at, as 4.2,4.3 (default: around real text's).")
+    str | None, typer.Option(help="Entropies to compare at, such as 4.2,4.3 (default: around real text's).")
 ]
 
 
 def budgets_of(text: str | None) -> tuple[int, ...] | None:
-    """--nfe as numbers; None where it was not given."""
+    """--nfe as numbers; None if not given."""
     if text is None:
         return None
-    wanted = f"whole numbers from 1 to {MOST_EVALUATIONS}, as 1,2,4"
+    wanted = f"whole numbers from 1 to {MOST_EVALUATIONS}, such as 1,2,4"
     return tuple(numbers("--nfe", text, int, lambda value: 1 <= value <= MOST_EVALUATIONS, wanted))
 
 
 def thresholds_of(text: str | None) -> tuple[float, ...]:
-    """--kappa as numbers; none where it was not given."""
+    """--kappa as numbers; empty if not given."""
     if text is None:
         return ()
-    return tuple(numbers("--kappa", text, float, lambda value: 0 <= value <= 1, "numbers from 0 to 1, as .5,.9"))
+    return tuple(numbers("--kappa", text, float, lambda value: 0 <= value <= 1, "numbers from 0 to 1, such as .5,.9"))
 
 
 def entropies_of(text: str | None) -> tuple[float, ...]:
-    """--entropy as numbers; none where it was not given."""
+    """--entropy as numbers; empty if not given."""
     if text is None:
         return ()
-    return tuple(numbers("--entropy", text, float, lambda x: 0 <= x < float("inf"), "numbers from 0 on, as 4.2,4.3"))
+    return tuple(
+        numbers("--entropy", text, float, lambda x: 0 <= x < float("inf"), "numbers from 0 on, such as 4.2,4.3")
+    )
 
 
 def write_json(path: Path | None, document: Mapping[str, Any]) -> None:
-    """A result as a file, where one was asked for."""
+    """Write a result to a file, if one is given."""
     if path is not None:
         import json
 
@@ -68,7 +70,7 @@ def write_json(path: Path | None, document: Mapping[str, Any]) -> None:
 
 
 def print_paths(*paths: Path | None) -> None:
-    """The files that a command has written."""
+    """Print the files that a command has written."""
     for path in paths:
         if path is not None:
             say(path)
@@ -95,7 +97,7 @@ def threshold_table(scores: "Sequence[SudokuScore]") -> "Table":
         best = max(score.solved for score in of_budget.values())
         several = len(of_budget) > 1
         cells = [_solve_rate(score, several and score.solved == best) for score in of_budget.values()]
-        # A budget of 1 was evaluated once, because kappa makes no difference there: it stands for all columns.
+        # A budget of 1 is evaluated once and stands for all columns: kappa makes no difference there.
         table.add_row(_budget(nfe), *(cells * len(columns) if nfe == 1 else cells), end_section=True)
     return table
 
@@ -161,7 +163,7 @@ def programs_table(scores: "Sequence[ProgramScore]") -> "Table":
 
 
 def print_text_scores(scores: "Sequence[TextScore]", judge: str | None) -> None:
-    """The table of an evaluation, and what a reader must know about it."""
+    """Print the table of an evaluation, and its notes."""
 
     console = open_console()
     print_whole(text_table(scores, judge))
@@ -202,7 +204,7 @@ def text_table(scores: "Sequence[TextScore]", judge: str | None) -> "Table":
 
 
 def _set_of_samples(score: "TextScore") -> str:
-    """What the set is; below it the options of its sampler, and what drawing it took."""
+    """The kind of a set; below it its sampler options and the cost of sampling."""
     from dbtm.evals.samples import KINDS
 
     if score.kind != "sample" or not score.settings:
@@ -214,7 +216,7 @@ def _set_of_samples(score: "TextScore") -> str:
 
 
 def _options(settings: Mapping[str, Any]) -> str:
-    """What distinguishes settings of equal budget, to be printed: they may come from another program's file."""
+    """The settings that differ at equal budget, escaped: they may come from another program's file."""
     from rich.markup import escape
 
     words = {"horizon": "H", "kappa": "kappa", "temperature": "temp", "top_p": "top-p", "sigma": "sigma"}
@@ -227,12 +229,12 @@ def _options(settings: Mapping[str, Any]) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    """A dash where there is none."""
+    """A dash for NaN."""
     return "-" if isnan(value) else f"{value:.{digits}f}"
 
 
 def interval(estimate: "Estimate", digits: int) -> str:
-    """A number, and its interval below it."""
+    """A number, with its interval below it."""
     value, low, high = (_number(x, digits) for x in estimate)
     return value if low == "-" else f"{value}\n[dim]{low}-{high}[/]"
 
@@ -241,7 +243,7 @@ def interval(estimate: "Estimate", digits: int) -> str:
 
 
 def print_likelihood(score: "LikelihoodScore") -> None:
-    """What was measured, and the table."""
+    """Print what was measured, and the table."""
     say(f"negative log-likelihood, {score.kind}: {score.n:,} examples, {score.tokens:,} tokens that count")
     print_whole(likelihood_table(score))
 
@@ -275,8 +277,8 @@ def print_frontiers(frontiers: "Frontiers") -> None:
     name = escape(frontiers.judge["name"])
     console.print(f"\n[bold]perplexity under {name} on the frontier, at matched entropy[/]")
     print_whole(frontier_table(frontiers.records, frontiers.entropies))
-    console.print("best, paper: the least perplexity at any entropy, as in tab:decode-frontier-lm1b", style="dim")
-    console.print(f"best, near real: the least with an entropy within {NEAR:.2f} of real text's", style="dim")
+    console.print("best, paper: the lowest perplexity at any entropy, as in tab:decode-frontier-lm1b", style="dim")
+    console.print(f"best, near real: the lowest with an entropy within {NEAR:.2f} of real text's", style="dim")
 
 
 def frontier_table(records: Iterable[Mapping[str, Any]], entropies: Sequence[float]) -> "Table":
@@ -299,7 +301,7 @@ def frontier_table(records: Iterable[Mapping[str, Any]], entropies: Sequence[flo
 
 
 def study_table(study: str, cells: "Sequence[Planned]", rows: Mapping[str, Mapping[str, Any]]) -> "Table":
-    """A study's numbers where they belong: perplexity (entropy), or a dash where there are none yet."""
+    """A study's table: perplexity (entropy), or a dash where nothing is measured yet."""
     from rich.table import Table
 
     from dbtm.evals.sweep.folder import identity
@@ -324,7 +326,7 @@ def _perplexity_and_entropy(row: Mapping[str, Any] | None) -> str:
 
 
 def print_comparison(result: "RefereeResult") -> None:
-    """The best at every budget, quality, costs, and the files."""
+    """Print the best method per budget, quality, costs, and the files."""
     from rich.markup import escape
     from rich.table import Table
 

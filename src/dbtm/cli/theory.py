@@ -12,7 +12,7 @@ from dbtm.core.errors import UsageError
 
 
 class _FigureGroup(TyperGroup):
-    """A word that is no command of the group names a figure: `dbtm theory simplex` is `dbtm theory draw simplex`."""
+    """Unknown commands are figures: `dbtm theory simplex` is `dbtm theory draw simplex`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands:
@@ -26,12 +26,12 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Out = Annotated[Path, typer.Option("--out", help="Folder for the files; made if it is not there.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the files; created if missing.")]
 
 
 @app.command("list")
 def list_figures() -> None:
-    """Name the figures, each with the options it reads and their defaults."""
+    """List the figures, each with its options and their defaults."""
     from dbtm.service.theory import FIGURES
 
     for name, entry in FIGURES.items():
@@ -43,7 +43,7 @@ def list_figures() -> None:
 @app.command("draw")
 def draw_figure(
     figure: Annotated[str, typer.Argument(help="A name from `dbtm theory list`.")],
-    p: Annotated[str | None, typer.Option("--p", help="Target probabilities, as .5,.3,.2")] = None,
+    p: Annotated[str | None, typer.Option("--p", help="Target probabilities, such as .5,.3,.2")] = None,
     sigma: Annotated[float | None, typer.Option("--sigma", help="Scale of the prior.")] = None,
     a: Annotated[float | None, typer.Option("--a", help="Exponent of the schedule, at least 1.")] = None,
     out: Out = Path("theory"),
@@ -80,7 +80,7 @@ def draw_all(out: Out = Path("theory")) -> None:
 
 
 def _show_training(done: int, total: int) -> None:
-    """One line per training run on stderr, so that stdout holds the paths alone."""
+    """One line per training run on stderr, so that stdout holds only the paths."""
     if done < total:
         say(f"training run {done + 1} of {total}", error=True)
 
@@ -89,4 +89,4 @@ def _probabilities(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--p takes numbers with commas between, as .5,.3,.2; got '{text}'") from None
+        raise UsageError(f"--p takes comma-separated numbers, such as .5,.3,.2; got '{text}'") from None

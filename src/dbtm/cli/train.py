@@ -22,22 +22,22 @@ def train(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help=f"Another method than the recipe's, with its own defaults: {', '.join(BUILT_IN)}."),
+        typer.Option(help=f"Use this method instead of the recipe's, with its own defaults: {', '.join(BUILT_IN)}."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run (default: runs/RECIPE, or runs/RECIPE-METHOD).")
     ] = None,
     resume: Annotated[
-        str, typer.Option(help="auto: continue the run in --out, where there is one, with the settings it had.")
+        str, typer.Option(help="auto: resume the run in --out, if there is one, with its own settings.")
     ] = "none",
     max_seconds: Annotated[float | None, typer.Option(help="Stop cleanly and save after this many seconds.")] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Set train.steps to what fits into this time here (not with --set train.steps)."),
+        typer.Option(help="Set train.steps to fit into this time on this machine (not with --set train.steps)."),
     ] = None,
     init: Annotated[
         Path | None,
-        typer.Option(help="Start from the averaged weights of this checkpoint or run; a resumed run has them."),
+        typer.Option(help="Start from the averaged weights of this checkpoint or run; not needed to resume."),
     ] = None,
     data: Annotated[
         Path | None,
@@ -61,10 +61,10 @@ def train(
         typer.Option(help="Recipe 'own': tiny, small, medium or large; auto chooses for this machine and the data."),
     ] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Make a few steps and say what the run would take; write nothing.")
+        bool, typer.Option("--dry-run", help="Run a few steps and print memory and time of the run; write nothing.")
     ] = False,
 ) -> None:
-    """Train a recipe; stop and continue it at any time."""
+    """Train a recipe; stop and resume it at any time."""
     if resume not in ("auto", "none"):
         raise UsageError(f"--resume {resume} is not a choice{nearest(resume, ['auto', 'none'])}")
     for option, value, most in (
@@ -103,7 +103,7 @@ def train(
     except (NonFiniteLoss, Interrupted, LostPeer) as error:
         complain(str(error))
         raise typer.Exit(1) from None
-    if os.environ.get("RANK", "0") == "0":  # one of several processes tells it
+    if os.environ.get("RANK", "0") == "0":  # printed by one of several processes
         say(folder)
 
 
@@ -125,4 +125,4 @@ def _print_dry_run(request: "TrainRequest") -> None:
         f"  time: {duration(found.first_step_seconds)} for the first step, then {1 / found.seconds_per_step:.3g} step/s"
     )
     whole = f"{config.train.steps:,} steps take {duration(found.seconds)}"
-    say(f"  {whole}, evaluations and checkpoints left aside; nothing was written")
+    say(f"  {whole}, without evaluations and checkpoints; nothing was written")

@@ -12,10 +12,10 @@ from dbtm.cli.options import Checkpoint, Device
 
 def tune(
     checkpoint: Checkpoint,
-    data: Annotated[Path | None, typer.Option(help="Where the data are now, if not where they were.")] = None,
+    data: Annotated[Path | None, typer.Option(help="New path of the data, if they have moved.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Plan how many positions each round commits, for commits that are spread; written into config.json."""
+    """Plan how many positions each round commits with scorer=spread; the plan is written into config.json."""
     files.check_all([], reads=[("--data", data)])
 
     from dbtm.service.tuning import tune as run
