@@ -79,7 +79,7 @@ def test_sudoku_can_be_cancelled(sudoku, stage, most):
 
 def test_a_request_names_puzzles_in_one_way(sudoku, tmp_path):
     for wrong in ({}, {"clues": (5,), "puzzles": tmp_path / "x.csv"}):
-        with pytest.raises(UsageError, match="either a file of puzzles or counts of clues"):
+        with pytest.raises(UsageError, match="either a file of puzzles or numbers of clues"):
             next(evaluate_sudoku(SudokuEvaluationRequest(checkpoint=sudoku, **wrong)))
 
 
@@ -182,7 +182,7 @@ def test_sweeps_of_different_methods_are_compared(judge, tmp_path):
         (12, "ar", ["2.00"]),
     ]
     assert [path.name for path in frontiers.save_figure(tmp_path / "f")] == ["f.png", "f.svg"]
-    with pytest.raises(UsageError, match="nothing judged"):
+    with pytest.raises(UsageError, match="no judged samples"):
         compare_sweeps(ComparisonRequest(folders=(tmp_path / "none",)))
 
 

@@ -51,10 +51,10 @@ def test_the_map_alone_is_an_output(exported):
 
 
 def test_files_that_are_not_ours_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="no such file"):
         exporting.open_rounds(tmp_path / "none.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"no model")
-    with pytest.raises(UsageError, match="is not a round that `dbtm export` has written"):
+    with pytest.raises(UsageError, match="is not a file of `dbtm export`"):
         exporting.open_rounds(tmp_path / "bad.onnx")
 
 

@@ -129,7 +129,7 @@ def test_the_document_says_what_a_method_has_no_notion_of(chains):
         ({"tokens": [1, 2]}, "2 tokens are given, but the model's sequences have 4"),
         ({"tokens": [1, 9, None, None]}, r"a token is outside 0\.\.2"),
         ({"options": {"kappa": 0.5}}, "the sampler of 'mdlm' has no option 'kappa'"),
-        ({"n": 0}, "at least 1 must be asked for"),
+        ({"n": 0}, "the number must be from 1 to"),
     ],
 )
 def test_mistakes_are_named(chains, changes, message):
@@ -168,9 +168,9 @@ def test_ar_goes_on_from_a_prompt_even_where_blocks_have_ends_around_them(texts,
 
 
 def test_other_models_have_no_words(chains, texts):
-    with pytest.raises(UsageError, match="models of text, but this one was trained on 'markov'"):
+    with pytest.raises(UsageError, match="only text models fill holes, but this one was trained on 'markov'"):
         infill(InfillRequest(**MINE, parts=["a", None]), chains["ar"])
-    with pytest.raises(UsageError, match="written by models of 'gsm8k', but this one was trained on 'text'"):
+    with pytest.raises(UsageError, match="only models of 'gsm8k' write programs, but this one was trained on 'text'"):
         write_programs(ProgramsRequest(**MINE), texts["ar"])
 
 
@@ -200,7 +200,7 @@ def test_running_is_cancelled(writer):
 
 
 def test_questions_that_make_no_sense_are_refused_without_flags(writer):
-    for question, message in (("  ", "the question is empty"), ("many " * 300, "ask more briefly")):
+    for question, message in (("  ", "the question is empty"), ("many " * 300, "shorten the question")):
         with pytest.raises(UsageError, match=message) as error:
             write_programs(ProgramsRequest(**MINE, question=question), writer)
         assert "--" not in str(error.value)

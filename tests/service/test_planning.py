@@ -103,7 +103,7 @@ def test_what_cannot_be_planned_is_refused_in_a_line():
         (PlanRequest("owt", gpu="h20"), "h20 is not a choice"),
         (PlanRequest("owt", gpus=5000), r"1 to 4,096 GPUs"),
         (PlanRequest("owt", gpus=0), r"1 to 4,096 GPUs"),
-        (PlanRequest("owt", gpus=1024), r"take a multiple of 1024, such as train.batch=1024"),
+        (PlanRequest("owt", gpus=1024), r"use a multiple of 1024, such as train.batch=1024"),
     ):
         with pytest.raises(UsageError, match=message):
             plan(request)

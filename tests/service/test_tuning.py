@@ -106,7 +106,7 @@ def test_all_rows_are_trained_on_where_none_are_held_out(rows, tmp_path, monkeyp
 
 
 def test_a_model_of_the_package_stays_as_it_is():
-    with pytest.raises(UsageError, match="'text' is a model of the package"):
+    with pytest.raises(UsageError, match="'text' is a packaged model"):
         tune("text")
 
 

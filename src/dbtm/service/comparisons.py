@@ -1,4 +1,4 @@
-"""Folders of `dbtm referee` on a disk, read for those who look at them: tables of what was measured."""
+"""Reads folders of `dbtm referee`: tables of the measurements."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ def find_comparisons(places: Iterable[Path]) -> dict[str, Path]:
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:
-    """The task, its metric, and one row per entry and budget; a file that is no comparison is refused in a line."""
+    """The task, its metric, and one row per entry and budget; a file that is not a comparison is refused."""
     document = read_document(folder / DOCUMENT)
     try:
         metric = _of(document, "metric", dict)
@@ -50,7 +50,7 @@ def read_comparison(folder: Path) -> dict[str, Any]:
 
 
 def _entry(entry: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What an entry is, and its row at every budget of network evaluations; `nfe` is null for a method without one."""
+    """An entry, and its row per budget of network evaluations; `nfe` is null for a method without a budget."""
     names = {key: str(_of(entry, key, str))[:200] for key in ("label", "method", "about", "status")}
     training = {key: _number(_of(entry, "training", dict).get(key)) for key in _TRAINING}
     reasons = [str(reason)[:300] for reason in _of(entry, "reasons", list)[:8]]

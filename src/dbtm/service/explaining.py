@@ -1,4 +1,4 @@
-"""A configuration explained: every setting with its meaning, its default, and what a recipe has changed."""
+"""The explanation of a configuration: each setting with its meaning, its default, and the recipe's value."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Setting:
     """One setting of a run."""
 
     name: str
-    """Dotted, as it is changed: method.ril.depths."""
+    """Dotted, as in --set: method.ril.depths."""
     value: Any
     default: Any
     meaning: str

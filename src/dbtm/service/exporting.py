@@ -62,7 +62,7 @@ def write_round(sampler: Sampler, path: Path, scorer: str | None = None) -> Onnx
 
 
 def _converted(graph: RoundGraph, length: int, columns: int) -> Any:
-    """The graph in ONNX, for any number of rows; the converter's remarks are not for users."""
+    """The graph in ONNX, for any number of rows; the converter's messages are hidden."""
     rows = torch.export.Dim("batch", min=1, max=1 << 16)
     example = (
         torch.zeros(2, length, dtype=torch.int64),
@@ -83,7 +83,7 @@ def _converted(graph: RoundGraph, length: int, columns: int) -> Any:
 
 
 def load_onnx(checkpoint: str, path: Path, threads: int | None = None) -> Sampler:
-    """A checkpoint's sampler whose rounds are computed by onnxruntime from an exported file."""
+    """A checkpoint's sampler that runs its rounds with onnxruntime, from an exported file."""
     sampler = load(checkpoint, "cpu")
     rounds = open_rounds(path, threads)
     about = (rounds.vocab, rounds.length)
@@ -101,10 +101,10 @@ class OpenedRounds:
 
 
 def open_rounds(path: Path, threads: int | None = None) -> OpenedRounds:
-    """An exported file in onnxruntime, on this machine's cores."""
+    """An onnxruntime session of an exported file, on the CPU."""
     runtime = _library("onnxruntime")
     if not path.is_file():
-        raise UsageError(f"there is no file {path}: `dbtm export` makes one")
+        raise UsageError(f"no such file: {path}; `dbtm export` makes one")
     settings = runtime.SessionOptions()
     settings.intra_op_num_threads = threads or torch.get_num_threads()
     settings.log_severity_level = 3
@@ -113,9 +113,9 @@ def open_rounds(path: Path, threads: int | None = None) -> OpenedRounds:
         about = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
         columns, scorer, sigma = int(about["noise_columns"]), str(about["scorer"]), float(about["sigma"])
         vocab, length = int(about["vocab"]), int(about["length"])
-    except Exception as error:  # of the runtime, which has no base class of its own
+    except Exception as error:  # the runtime's errors have no common base class
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise UsageError(f"{path} is not a round that `dbtm export` has written: {reason}") from None
+        raise UsageError(f"{path} is not a file of `dbtm export`: {reason}") from None
 
     def run(
         tokens: Tensor, committed: Tensor, noise: Tensor, rounds_left: int, kappa: float
@@ -133,7 +133,7 @@ class OnnxSampler(Sampler):
 
     def __init__(self, sampler: Sampler, rounds: ExportedRounds):
         assert isinstance(sampler.options, Options)
-        options = replace(sampler.options, rounds="equal")  # the graph has no part for planned ones
+        options = replace(sampler.options, rounds="equal")  # the graph cannot plan rounds
         super().__init__(sampler.method, sampler.network, options, sampler.task, sampler.batch)
         self.rounds = rounds
 

@@ -1,17 +1,17 @@
-"""Folders of one kind below the folders that a user named."""
+"""Finds folders of one kind below given folders."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-DEPTH = 3  # folders below the one that is named
+DEPTH = 3  # levels below the given folder
 
 
 def find_folders(places: Iterable[Path], is_one: Callable[[Path], bool], most: int) -> dict[str, Path]:
-    """{name: folder} of the folders of a kind under some places, or of the places themselves, at most so many.
+    """{name: folder} of the folders of a kind at or under some places, up to a limit.
 
-    Links to folders are not followed: what is listed lies in the places that were named.
+    Links to folders are not followed: only folders inside the given places are listed.
     """
     named: dict[str, Path] = {}
     below = ((place, folder) for place in places for folder in _under(place, is_one, DEPTH))

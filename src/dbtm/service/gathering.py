@@ -1,4 +1,4 @@
-"""One folder of whole files, as a single process writes it, from a checkpoint that several have written."""
+"""Gathers a checkpoint that several processes wrote into one with one file per part."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from dbtm.core.errors import UsageError
 
 
 def gather(source: str | Path, out: Path) -> Path:
-    """Write a checkpoint, or the newest of a run, with one file for every part; everything is checked on the way."""
+    """Write a checkpoint, or the newest of a run, with one file per part; all files are verified."""
     folder = find(source)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists and is not empty: choose another folder")

@@ -1,4 +1,4 @@
-"""Samples of a trained model: from nothing or by given tokens, texts with holes, and programs that answer questions."""
+"""Samples of a trained model: unconditional or with given tokens, texts with holes, and programs for questions."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -35,16 +35,16 @@ class GenerationRequest(ModelRequest):
     trace: bool = False
     """Keep every round."""
     others: int = 0
-    """How many of the most likely tokens rounds tell, where the method can."""
+    """Number of the most likely tokens that each round reports, if the method can."""
 
     def __post_init__(self):
         if not 1 <= self.n <= MOST_COUNT:
-            raise UsageError(f"{self.n} samples: at least 1 must be asked for, and at most {MOST_COUNT}")
+            raise UsageError(f"{self.n} samples: the number must be from 1 to {MOST_COUNT}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRequest(GenerationRequest):
-    """Samples from nothing, or around given tokens: of any model."""
+    """Samples of any model, unconditional or around given tokens."""
 
     tokens: Sequence[int | None] | None = None
     """One row for all samples, None where to generate (prompt, suffix, infilling); None: nothing is given."""
@@ -52,17 +52,17 @@ class SampleRequest(GenerationRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class InfillRequest(GenerationRequest):
-    """A text whose holes are filled, of a model of text: `dbtm.tasks.text.given` makes its parts of a text."""
+    """A text whose holes a text model fills; `dbtm.tasks.text.given` splits a text into parts."""
 
     parts: Sequence[str | None]
-    """Given text, and None for every hole."""
+    """Given text, and None per hole."""
     hole: int | None = None
-    """Tokens in every hole; what is left of the sequence continues the text. None: holes share all that is left."""
+    """Tokens per hole; the rest of the sequence continues the text. None: the holes share all of the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramsRequest(GenerationRequest):
-    """n programs that answer one question; or one program each for n problems that nobody trains on."""
+    """n programs for one question; or one program each for n held-out problems."""
 
     question: str | None = None
     run: bool = True
@@ -71,18 +71,18 @@ class ProgramsRequest(GenerationRequest):
 
 @dataclass(frozen=True)
 class SampleResult:
-    """Samples, and the settings that they depend on."""
+    """Samples, and their settings."""
 
     task: Task
     trace: Trace
     settings: dict[str, Any]
 
     def texts(self) -> list[str]:
-        """The samples as their task writes them."""
+        """The samples as text."""
         return [self.task.text(row) for row in self.trace.tokens]
 
     def document(self) -> dict[str, Any]:
-        """The JSON: tokens, texts, and the rounds that were kept."""
+        """The JSON: tokens, texts, and the kept rounds."""
         return {
             "tokens": self.trace.tokens.tolist(),
             "given": self.trace.prompt.tolist(),
@@ -95,16 +95,16 @@ class SampleResult:
 
 @dataclass(frozen=True)
 class ProgramsResult(SampleResult):
-    """Programs, and what they return."""
+    """Programs, and their results."""
 
     questions: list[str]
     answers: list[float | None]
-    """The right ones, where they are known."""
+    """The correct answers, if known."""
     programs: list[str]
     outcomes: list[Outcome]
 
     def correct(self, b: int) -> bool | None:
-        """Whether program b returns the right answer; None where that is not known."""
+        """Whether program b returns the correct answer; None if unknown."""
         answer = self.answers[b]
         return None if answer is None else verdict(self.outcomes[b], answer) == "correct"
 
@@ -114,7 +114,7 @@ class ProgramsResult(SampleResult):
 
 
 def _round_document(state: Round) -> dict[str, Any]:
-    """What a method has no notion of is null."""
+    """Null for what the method does not have."""
     arrays = {"tokens": state.tokens, "committed": state.committed, "score": state.score}
     return {name: None if x is None else x.tolist() for name, x in arrays.items()} | {"time": state.time}
 
@@ -128,18 +128,18 @@ def sample(
     progress: Progress = Progress(),
     on_round: OnRound | None = None,
 ) -> SampleResult:
-    """Samples from nothing, or around given tokens."""
+    """Draw samples, unconditional or around given tokens."""
     sampler = request.sampler(sampler)
     trace, settings = _draw(request, sampler, given_tokens(request, sampler), progress, on_round)
     return SampleResult(_task(sampler), trace, settings)
 
 
 def given_tokens(request: SampleRequest, sampler: Sampler) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens, mask of what is given), (n, L) each."""
+    """(tokens, mask of the given ones), (n, L) each."""
     task = _task(sampler)
     row = (None,) * task.length if request.tokens is None else tuple(request.tokens)
     if len(row) != task.length:
-        raise UsageError(f"{len(row)} tokens are given, but the model's sequences have {task.length}")
+        raise UsageError(f"{len(row)} tokens are given, but the model's sequences have {task.length}: give as many")
     tokens_L = np.array([0 if token is None else token for token in row])
     clean_L = np.array([token is not None for token in row])
     sampler.method.check_given(sampler.given(tokens_L[None], clean_L[None]))
@@ -152,7 +152,7 @@ def infill(
     progress: Progress = Progress(),
     on_round: OnRound | None = None,
 ) -> SampleResult:
-    """Texts around what is given of them."""
+    """Fill the holes of a text."""
     sampler = request.sampler(sampler)
     trace, settings = _draw(request, sampler, given_parts(request, sampler), progress, on_round)
     return SampleResult(_task(sampler), trace, settings)
@@ -164,10 +164,10 @@ def parts_of(prompt: str = "", suffix: str = "", infill: str | None = None) -> S
 
 
 def given_parts(request: InfillRequest, sampler: Sampler) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens, mask of what is given), (n, L) each, of a text with holes."""
+    """(tokens, mask of the given ones), (n, L) each, of a text with holes."""
     task = _task(sampler)
     if not isinstance(task, Text):
-        raise UsageError(f"holes are filled by models of text, but this one was trained on '{task.name}'")
+        raise UsageError(f"only text models fill holes, but this one was trained on '{task.name}'")
     tokens_L, clean_L = place(task, request.parts, request.hole)
     if request.parts[-1] in (HOLE, "") and task.borders.around:
         clean_L = _open_end(sampler, tokens_L, clean_L)
@@ -180,7 +180,7 @@ def write_programs(
     progress: Progress = Progress(),
     on_round: OnRound | None = None,
 ) -> ProgramsResult:
-    """Programs for questions, and what they return where they are run."""
+    """Write programs for questions, and run them if requested."""
     sampler = request.sampler(sampler)
     questions, answers, given = given_questions(request, sampler)
     trace, settings = _draw(request, sampler, given, progress, on_round)
@@ -196,7 +196,7 @@ def write_programs(
 
 def _task(sampler: Sampler) -> Task:
     if sampler.task is None:
-        raise UsageError("this sampler has no task: it does not know what its tokens are")
+        raise UsageError("this sampler has no task, so its tokens have no meaning: load a checkpoint")
     return sampler.task
 
 
@@ -205,7 +205,7 @@ def _copies(tokens_L: np.ndarray, clean_L: np.ndarray, n: int) -> tuple[np.ndarr
 
 
 def _open_end(sampler: Sampler, tokens_L: np.ndarray, clean_L: np.ndarray) -> np.ndarray:
-    """What is given, without the end of text that blocks have around them where the method can be given no end."""
+    """The given tokens, without the final end of text if the method cannot take a given end."""
     try:
         sampler.method.check_given(sampler.given(tokens_L[None], clean_L[None]))
     except UsageError:
@@ -220,11 +220,11 @@ def _draw(
     progress: Progress,
     on_round: OnRound | None,
 ) -> tuple[Trace, dict[str, Any]]:
-    """The samples, in batches small enough that progress is seen, and the settings they depend on."""
+    """The samples, in batches small enough to show progress, and their settings."""
     settings = request.settings(sampler, request.options)
     fits = fitting_batch(sampler)
-    sampler.evaluator()  # made once, for this request and those that follow
-    in_batches = copy.copy(sampler)  # other holders of the sampler keep its batch size
+    sampler.evaluator()  # built once, for this and later requests
+    in_batches = copy.copy(sampler)  # leaves the batch size of the caller's sampler unchanged
     in_batches.batch = min(sampler.batch, fits if sampler.device.type == "cuda" else max(1, fits // 16))
     progress.stage("sampling", len(given[0]))
     trace = in_batches.sample(
@@ -248,10 +248,10 @@ Questions = tuple[list[str], list[float | None], tuple[np.ndarray, np.ndarray]]
 
 
 def given_questions(request: ProgramsRequest, sampler: Sampler) -> Questions:
-    """Questions, checked; their answers where they are known; and (tokens, mask of what is given), (n, L) each."""
+    """Checked questions; their answers, if known; and (tokens, mask of the given ones), (n, L) each."""
     task = _task(sampler)
     if not isinstance(task, Gsm8k):
-        raise UsageError(f"programs are written by models of 'gsm8k', but this one was trained on '{task.name}'")
+        raise UsageError(f"only models of 'gsm8k' write programs, but this one was trained on '{task.name}'")
     answers: list[float | None] = [None] * request.n
     if request.question is None:
         questions, answers = _problems(task, request.n, request.seed)
@@ -268,25 +268,25 @@ def _problems(task: Gsm8k, n: int, seed: int) -> tuple[list[str], list[float | N
     _, fits_B = task.given([example.question for example in made])
     short = [example for example, fits in zip(made, fits_B) if fits][:n]
     if len(short) < n:
-        raise UsageError(f"the built-in problems are too long for {task.length} tokens: ask a question of your own")
+        raise UsageError(f"the built-in problems are too long for {task.length} tokens: give your own question")
     return [example.question for example in short], [example.answer for example in short]
 
 
 def _check_question(task: Gsm8k, question: str) -> None:
-    """Refuse a question that is none, or leaves no room for a program."""
+    """Refuse a question that is empty, or leaves no room for a program."""
     if not question.strip():
         raise UsageError("the question is empty: give one that a program should answer")
     check_utf8(question)
     n = len(task.layout.prompts([question])[0])
     if n >= task.length:
         raise UsageError(
-            f"{n} given and at least 1 generated tokens are more than the {task.length} that a sequence of this model "
-            "holds: ask more briefly"
+            f"{n} given and at least 1 generated tokens do not fit into this model's sequences of {task.length}: "
+            "shorten the question"
         )
 
 
 def _run(programs: list[str], progress: Progress) -> list[Outcome]:
-    """What the programs return; where none can be run, that is their outcome."""
+    """The outcomes of the programs, also if none can be run."""
     try:
         with Sandbox() as sandbox:
             if sandbox.missing:

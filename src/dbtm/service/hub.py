@@ -18,7 +18,7 @@ from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 
 SCHEME = "hf://"
-PATTERNS = ["*.json", "ema.safetensors", "ema-*.safetensors", "README.md"]  # what is fetched of a repository
+PATTERNS = ["*.json", "ema.safetensors", "ema-*.safetensors", "README.md"]  # the files that are fetched
 _NAME = re.compile(r"hf://([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)@([\w./-]+)")
 
 
@@ -26,22 +26,22 @@ def _library() -> Any:
     try:
         return importlib.import_module("huggingface_hub")
     except ImportError:
-        raise UsageError("models of the hub need huggingface_hub: pip install 'dbtm[hub]'") from None
+        raise UsageError("models on the hub need huggingface_hub: pip install 'dbtm[hub]'") from None
 
 
 def cache() -> Path:
-    """Where fetched models are kept."""
+    """The cache folder of fetched models."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "dbtm" / "hub"
 
 
 def fetch(name: str) -> Path:
-    """The folder of `hf://org/name@revision`; a revision must be named, so that a model does not change under its
-    user: a commit stays what it is, a tag or branch is the owner's word.
+    """The folder of `hf://org/name@revision`. A revision is required, so that a model does not change unnoticed: a
+    commit never changes, a tag or branch is up to its owner.
     """
     match = _NAME.fullmatch(name)
     if match is None or ".." in name:
-        raise UsageError(f"'{name}' is not a model of the hub: name it as hf://org/name@revision (a commit or a tag)")
+        raise UsageError(f"'{name}' is not a model on the hub: use hf://org/name@revision (a commit or a tag)")
     repo, revision = match.groups()
     target = cache() / repo.replace("/", "--") / revision.replace("/", "--")
     library = _library()
@@ -51,14 +51,14 @@ def fetch(name: str) -> Path:
         )
     except UsageError:
         raise
-    except Exception as error:  # of the library, of the network, of the disk
+    except Exception as error:  # errors of the library, the network or the disk
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise UsageError(f"cannot fetch {name}: {reason}") from error
     return target
 
 
 def save(source: Path, target: Path, text: str) -> Path:
-    """Copy what sampling needs of a checkpoint, checked, with a card and a manifest of its own."""
+    """Copy the files of a checkpoint that sampling needs, verified, with a model card and a new manifest."""
     if averaged.in_pieces(source):
         raise UsageError(f"{source} was written by several processes: gather it in one folder first (dbtm export)")
     needed = {"config.json", *averaged.names(source)}
@@ -81,9 +81,9 @@ def save(source: Path, target: Path, text: str) -> Path:
 
 
 def push(source: Path, repo: str, text: str, private: bool, token: str | None) -> str:
-    """Upload a checkpoint; creates the repository where there is none."""
+    """Upload a checkpoint; creates the repository if missing."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", repo):
-        raise UsageError(f"'{repo}' is not a repository: name it as org/name")
+        raise UsageError(f"'{repo}' is not a repository: use org/name")
     interface = _library().HfApi(token=token)
     with tempfile.TemporaryDirectory() as folder:
         saved = save(source, Path(folder) / "model", text)
@@ -93,7 +93,7 @@ def push(source: Path, repo: str, text: str, private: bool, token: str | None) -
 
 
 def card(source: Path, about: str, repo: str = "org/name") -> str:
-    """A model card: what it is, how it was trained, and how to use it."""
+    """The model card: what the model is, how it was trained, and how to use it."""
     config = checkpoint.read_document(source / "config.json")
     task, method, train = config["task"], config["method"], config.get("train", {})
     name = task["name"]

@@ -1,4 +1,4 @@
-"""The likelihood of examples that a checkpoint was never trained on, or an upper bound on its negative logarithm."""
+"""The likelihood of held-out examples, or an upper bound on its negative logarithm."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +18,19 @@ from dbtm.tasks.text.task import Text
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodRequest:
-    """At most n examples that the task of a checkpoint holds out."""
+    """At most n held-out examples of a checkpoint's task."""
 
     checkpoint: str
     n: int = 1000
-    data: Path | None = None  # where the prepared text is now
-    seed: int = 0  # of a bound that is estimated at random times
+    data: Path | None = None  # new path of the prepared text
+    seed: int = 0  # of the random times at which a bound is estimated
     batch: int | None = None  # None: what fits
     device: str = "auto"
 
 
 @dataclass(frozen=True)
 class LikelihoodResult:
-    """Nats per token, and what they were measured on."""
+    """Nats per token, and the examples they are measured on."""
 
     score: LikelihoodScore
     model: dict[str, Any]
@@ -42,7 +42,7 @@ class LikelihoodResult:
 
 
 class NoTextError(UsageError):
-    """The text that a checkpoint was trained on is not where it was."""
+    """The text of a checkpoint is missing or has moved."""
 
 
 def evaluate_likelihood(request: LikelihoodRequest, progress: Progress = Progress()) -> LikelihoodResult:
@@ -73,5 +73,5 @@ def _held_out(task: Task, n: int) -> Batch:
     except UsageError as error:
         raise (NoTextError(f"no held-out text: {error}") if isinstance(task, Text) else error) from None
     if examples is None or not len(examples.tokens):
-        raise UsageError(f"the task '{task.name}' holds no examples out: there is nothing to measure")
+        raise UsageError(f"the task '{task.name}' has no held-out examples: there is nothing to measure")
     return examples

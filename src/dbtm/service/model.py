@@ -1,4 +1,4 @@
-"""A trained model as Python users hold it.
+"""The Python interface to a trained model.
 
 model = dbtm.load("sudoku")
 model.solve("850002400720000009004000000000107002305000900040000000000080070017000000000036040")
@@ -32,13 +32,13 @@ SHOWN = 5  # samples of a repr
 
 @dataclass(frozen=True)
 class Samples(Trace):
-    """Samples of a model, which know how their task writes them."""
+    """Samples of a model, with their texts."""
 
     task: Task | None = None
 
     @property
     def texts(self) -> list[str]:
-        """Every sample as its task writes it."""
+        """Each sample as text."""
         task = self.task or Task()
         return [task.text(row) for row in self.tokens]
 
@@ -83,7 +83,7 @@ class Solution:
 
     @property
     def nfe(self) -> int:
-        """Network evaluations of the try that counts."""
+        """Network evaluations of the returned try."""
         return self.result.nfe
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Solution:
 
 
 class Model(Sampler):
-    """A sampler with the verbs of its task: `solve`, `write`, `infill`, and `sample` for all."""
+    """A sampler with the methods of its task: `solve`, `write`, `infill`, and `sample` for all."""
 
     def __init__(self, sampler: Sampler, folder: Path):
         super().__init__(sampler.method, sampler.network, sampler.options, sampler.task, sampler.batch)
@@ -142,7 +142,7 @@ class Model(Sampler):
         on_round: Callable[[Round], None] | None = None,
         **options: Any,
     ) -> Samples:
-        """As `Sampler.sample`; the result knows its texts."""
+        """As `Sampler.sample`; the result has its texts."""
         drawn = super().sample(
             n,
             tokens=tokens,
@@ -160,11 +160,11 @@ class Model(Sampler):
         return Samples(**{each.name: getattr(drawn, each.name) for each in fields(Trace)}, task=self.task)
 
     def write(self, prompt: str = "", suffix: str = "", *, n: int = 1, seed: int = 0, **options: Any) -> Samples:
-        """Texts that begin with a prompt and end with a suffix, of a model of text."""
+        """Texts that begin with a prompt and end with a suffix, by a text model."""
         return self._fill(given.around(prompt, suffix), None, n, seed, options)
 
     def infill(self, text: str, *, hole: int | None = None, n: int = 1, seed: int = 0, **options: Any) -> Samples:
-        """A text whose holes, two or more underscores each, are filled; `hole` tokens each, or as many as fit."""
+        """Fill the holes of a text (two or more underscores each) with `hole` tokens each, or as many as fit."""
         return self._fill(given.template(text), hole, n, seed, options)
 
     def _fill(
@@ -175,8 +175,8 @@ class Model(Sampler):
         return self._samples(result.trace)
 
     def solve(self, puzzle: str, *, tries: int = 1, seed: int = 0, **options: Any) -> Solution:
-        """The answer to a Sudoku: 81 (or 16) digits in reading order, 0 or . for empty. Further tries, from other
-        noise, are made while the answer breaks a rule.
+        """The answer to a Sudoku: 81 (or 16) digits in reading order, 0 or . for empty. While the answer breaks
+        a rule, it tries again from new noise.
         """
         puzzle_C = parse(puzzle)
         check(puzzle_C)
@@ -184,13 +184,13 @@ class Model(Sampler):
         return Solution(*solve_with_tries(request, tries, self._plain()))
 
     def _plain(self) -> Sampler:
-        """As the services know it."""
+        """The name for the services."""
         plain = Sampler(self.method, self.network, self.options, self.task, self.batch)
         plain.replay = self.replay
         return plain
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """The averaged weights and what they need, as a checkpoint folder with a model card; no optimizer state."""
+        """Write the averaged weights as a checkpoint folder with a model card, without optimizer state."""
         return hub.save(self.folder, Path(folder), hub.card(self.folder, repr(self)))
 
     def push_to_hub(self, repo: str, *, private: bool = False, token: str | None = None) -> str:
@@ -199,8 +199,8 @@ class Model(Sampler):
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
-    """A checkpoint folder, a run (its newest checkpoint), a model of the package ('sudoku', 'text'), or a repository of
-    the Hugging Face hub at a revision, 'hf://org/name@revision': the only one that is not offline.
+    """A checkpoint folder, a run (its newest checkpoint), a packaged model ('sudoku', 'text'), or a repository of the
+    Hugging Face hub at a revision, 'hf://org/name@revision' (the only one that needs a network).
     """
     if str(path).startswith(hub.SCHEME):
         path = hub.fetch(str(path))

@@ -1,4 +1,4 @@
-"""What a model is, told from its configuration alone: no weights are read for it."""
+"""Descriptions of models from their configuration alone, without reading weights."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,31 +11,31 @@ from dbtm.sampling import Sampler
 __all__ = ["ModelCard", "Sampler", "describe_model", "load_model"]
 
 ROOMS = {"sudoku": "sudoku", "text": "text", "gsm8k": "maths", "categorical": "simplex"}
-"""Where models of a task belong."""
+"""The room of the studio for a task's models."""
 _ASKED = ("nfe", "kappa", "scorer", "temperature", "top_p", "repetition_penalty", "order")
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model as a page introduces it."""
+    """The description of a model on a page."""
 
     name: str
     task: str
     method: str
     room: str
-    """'' where no room shows models of this task."""
+    """'' if no room shows models of this task."""
     length: int
     vocab: int
     size: int
     """Cells of a Sudoku, 0 for other tasks."""
     quality: bool
-    """Whether commits can be chosen by a quality head."""
+    """Whether the model has a quality head to choose commits."""
     options: dict[str, Any]
-    """What can be asked of its sampler, with the checkpoint's own values."""
+    """The sampler's options, with the checkpoint's values."""
 
 
 def describe_model(name: str, checkpoint: str) -> ModelCard:
-    """The card of a checkpoint, a run's newest or a model of the package."""
+    """The card of a checkpoint, of a run's newest one, or of a packaged model."""
     config = read_config(find(checkpoint))
     known = {f.name for f in fields(METHODS.get(config.method_name).Options)}
     options = {key: getattr(config.sample, key) for key in _ASKED if key in known}

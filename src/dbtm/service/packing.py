@@ -1,4 +1,4 @@
-"""Packing: a checkpoint's averaged weights in 8 bits per number, for shipping, and as the start of another run."""
+"""Packing: a checkpoint's averaged weights in 8 bits per weight, for shipping or as the start of another run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ BITS = (8,)
 
 @dataclass(frozen=True)
 class Packed:
-    """What came of it."""
+    """The result of packing."""
 
     folder: Path
     files: int
@@ -24,13 +24,13 @@ class Packed:
     """Their size."""
     bytes_before: int
     error: float
-    """Relative error of the packed matrices: root of the mean of squares, as a share of that of the weights."""
+    """Relative error of the packed matrices: root mean square error over the root mean square of the weights."""
 
 
 def pack(source: str, out: Path, bits: int = 8) -> Packed:
-    """Write `source`, packed, as a checkpoint of its own in `out`, whole or not at all."""
+    """Write `source`, packed, as a new checkpoint in `out`, atomically."""
     if bits not in BITS:
-        raise UsageError(f"weights cannot be packed into {bits} bits: {', '.join(map(str, BITS))} is what there is")
+        raise UsageError(f"weights cannot be packed into {bits} bits: use {', '.join(map(str, BITS))}")
     folder = find(source)
     names = weights.names(folder)
     if names != [weights.WHOLE]:

@@ -1,4 +1,4 @@
-"""Results as pages that replay them offline, and the words that pages and terminals share."""
+"""Pages that replay results offline, and the texts that pages and terminals share."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -56,14 +56,14 @@ def views_of(result: SampleResult) -> list[Sample]:
 
 
 def noun_of(result: SampleResult) -> str:
-    """What its samples are."""
+    """The noun for its samples."""
     if isinstance(result, ProgramsResult):
         return "program"
     return "text" if isinstance(result.task, Text) else "token sequence"
 
 
 def verdict_of(result: ProgramsResult, b: int) -> str:
-    """A program's answer in words, beside the right one where it is known."""
+    """A program's answer in words, with the correct one if known."""
     outcome, correct = result.outcomes[b], result.correct(b)
     if outcome.kind != "value":
         return visible(f"no answer ({outcome.kind}{': ' if outcome.detail else ''}{outcome.detail})")
@@ -77,7 +77,7 @@ def verdict_of(result: ProgramsResult, b: int) -> str:
 
 
 class LiveSample:
-    """The first of some samples as the viewer reads it, while it is being made."""
+    """The first of some samples in the viewer's format, while it is sampled."""
 
     def __init__(self, task: Task, tokens_L: np.ndarray, given_L: np.ndarray, first: int = 0):
         self.task, self.given_L, self.first = task, given_L, first
@@ -86,7 +86,7 @@ class LiveSample:
         self.round = 0
 
     def start(self) -> dict[str, Any]:
-        """What is given; `tokens` has null where to generate."""
+        """The given tokens; `tokens` has null for positions to generate."""
         return {
             "given": self.given_L[self.first :].astype(int).tolist(),
             "free": int((~self.given_L).sum()),
@@ -98,14 +98,14 @@ class LiveSample:
         }
 
     def document(self, state: Round, last: bool = False) -> dict[str, Any]:
-        """A round; in the last one, what says nothing of commits is committed."""
+        """A round; in the last one, every position without a commit flag is committed."""
         shown = text_state(state, 0, self.spell, self.task.vocab)
         sample = Sample(self.given_L, [shown], first=self.first)
         document = text_document(sample, shown.settled() if last else shown)
         return document if state.others is None else {**document, "others": self._others(state)}
 
     def _others(self, state: Round) -> list[list[list[Any]]]:
-        """[spelling, probability] of the most likely tokens at every position that was still open."""
+        """[spelling, probability] of the most likely tokens per open position."""
         assert state.others is not None
         tokens_LK, p_LK = state.others[0][0], state.others[1][0]
         return [

@@ -13,41 +13,41 @@ from dbtm.sampling import Sampler
 from dbtm.service.request import ModelRequest
 from dbtm.tasks.reasoning.base import Reasoning
 
-BUDGET = 16  # network evaluations, where the method has a budget and none is asked for
+BUDGET = 16  # default network evaluations for methods with a budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemRequest(ModelRequest):
-    """A problem for a checkpoint that was trained on its kind."""
+    """A problem for a checkpoint trained on its kind."""
 
     kind: str
     """The name of the task."""
     text: str | None = None
-    """The problem as its task reads it; None: a new one, of the seed."""
+    """The problem as text; None: a random one from the seed."""
 
 
 @dataclass(frozen=True)
 class ProblemResult:
-    """What the model made of a problem."""
+    """The model's answer to a problem."""
 
     problem: str
     answer: str
     rounds: list[str]
     """The answer after every round."""
     committed: list[int | None]
-    """How many positions of the answer were committed then; None where the method knows no commits."""
+    """Committed positions per round; None if the method has no commits."""
     free: int
     """Positions of the answer."""
     nfe: int
     budget: int | None
     milliseconds: float
     violation: str | None
-    """What is wrong with the answer; None where it is valid."""
+    """What is wrong with the answer; None if it is valid."""
     stable: bool | None
-    """Whether the answer confirmed itself; None where the sampler was not asked to check it."""
+    """Whether the check confirmed the answer; None without a check."""
     settings: dict[str, Any]
     flops: float
-    """About what the network evaluations took: their number times the products of one."""
+    """Estimated FLOPs: the number of network evaluations times the matrix products of one."""
 
     @property
     def solved(self) -> bool:
@@ -55,7 +55,7 @@ class ProblemResult:
 
 
 def answer(request: ProblemRequest, sampler: Sampler | None = None) -> ProblemResult:
-    """The model's answer: any that is valid is right."""
+    """The model's answer: any valid one is right."""
     sampler = request.sampler(sampler)
     task = _task(sampler, request)
     new = request.text is None
@@ -86,7 +86,7 @@ def _task(sampler: Sampler, request: ProblemRequest) -> Reasoning:
     if not isinstance(task, Reasoning) or task.name != request.kind:
         name = task.name if task else "nothing"
         raise UsageError(
-            f"the checkpoint '{request.checkpoint}' was trained on '{name}', not on '{request.kind}': the recipes "
-            f"'{request.kind}' and '{request.kind}-mini' train one"
+            f"the checkpoint '{request.checkpoint}' was trained on '{name}', not on '{request.kind}': train one with "
+            f"the recipe '{request.kind}' or '{request.kind}-mini'"
         )
     return task

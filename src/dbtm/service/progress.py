@@ -6,20 +6,20 @@ __all__ = ["Cancelled", "Progress"]
 
 
 class Progress:
-    """Base of all listeners: hears nothing, never cancels. A terminal draws bars, a server sends events."""
+    """Base class of listeners: ignores all progress, never cancels. A terminal draws bars, a server sends events."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage of the work begins, of so many units where that is known."""
+        """A new stage begins, with its number of units if known."""
 
     def advance(self, done: int, total: int | None = None) -> None:
-        """So many units of the stage are done."""
+        """Units of the stage done so far."""
 
     def now(self, text: str) -> None:
-        """What is at work within the stage, in a line that takes the place of the one before."""
+        """The current work within the stage; the line replaces the previous one."""
 
     def note(self, text: str) -> None:
-        """Something that the user should know before the work goes on."""
+        """A warning for the user."""
 
     def cancelled(self) -> bool:
-        """Asked often; True ends the work with `Cancelled`."""
+        """Called often; True ends the work with `Cancelled`."""
         return False

@@ -1,4 +1,4 @@
-"""Sudokus for those who have none at hand: built-in ones, and new ones of any number of clues."""
+"""Built-in Sudokus, and new ones with any number of clues."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from dbtm.tasks.sudoku.clues import CLUE_LIMITS
 from dbtm.tasks.sudoku.puzzle import check, parse
 
 FEWEST = {3: 22, 2: 4}
-"""Clues of new puzzles by box size: with fewer, digging one takes seconds."""
+"""Fewest clues of new puzzles by box size: a puzzle with fewer takes seconds to generate."""
 MOST = {3: 60, 2: 12}
 MOST_GUESSES = 100
-"""Of new hard puzzles: more take longer than a second to find."""
+"""Most guesses of new hard puzzles: those with more take longer than a second to find."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,20 @@ def new_puzzle(clues: int, seed: int, box: int = 3) -> str:
     if box not in CLUE_LIMITS:
         raise UsageError(f"there are no grids with boxes of {box}: 3 makes 9 x 9, 2 makes 4 x 4")
     if not FEWEST[box] <= clues <= MOST[box]:
-        raise UsageError(f"{clues} clues: ask for {FEWEST[box]} to {MOST[box]}")
+        raise UsageError(f"{clues} clues: the number must be from {FEWEST[box]} to {MOST[box]}")
     _check_seed(seed)
-    from dbtm.tasks.sudoku.generate import indexed  # compiles: only where puzzles are made
+    from dbtm.tasks.sudoku.generate import indexed  # imported here because it compiles
 
     puzzles_BC, _ = indexed(clues, 1, seed, box=box)
     return "".join(map(str, puzzles_BC[0]))
 
 
 def new_hard_puzzle(guesses: int, seed: int) -> str:
-    """The digits of a 9 x 9 puzzle with exactly one solution, none of whose clues can go, for which a search that knows
-    naked and hidden singles needs at least so many guesses: the same for the same guesses and seed.
+    """The digits of a minimal 9 x 9 puzzle with exactly one solution. A search with naked and hidden singles needs at
+    least this many guesses for it. The same guesses and seed give the same puzzle.
     """
     if not 1 <= guesses <= MOST_GUESSES:
-        raise UsageError(f"{guesses} guesses: ask for 1 to {MOST_GUESSES}")
+        raise UsageError(f"{guesses} guesses: the number must be from 1 to {MOST_GUESSES}")
     _check_seed(seed)
     from dbtm.tasks.sudoku.hard import generate_hard  # compiles, too
 

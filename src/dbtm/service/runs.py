@@ -1,4 +1,4 @@
-"""Training runs on a disk: which there are, how far they are, their curves, checkpoints, settings and samples."""
+"""Training runs on disk: list, progress, curves, checkpoints, settings and samples."""
 
 import json
 import os
@@ -23,28 +23,28 @@ from dbtm.tasks.sudoku.task import Sudoku
 
 METRICS = "metrics.jsonl"
 MOST_STEP = 2**63 - 1
-MOST_RUNS = 500  # that are listed
-MOST_BYTES = 4 << 20  # of metrics that are read at once
-MOST_SAMPLES = 12  # checkpoints that samples are drawn from
-LIVE = 60.0  # seconds since the last record of a run that counts as alive
+MOST_RUNS = 500  # in a list
+MOST_BYTES = 4 << 20  # of metrics per read
+MOST_SAMPLES = 12  # sampled checkpoints
+LIVE = 60.0  # a run counts as alive for this many seconds after its last record
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a run's metrics, and where to go on reading."""
+    """Records of a run's metrics, and the position to continue from."""
 
     records: list[dict[str, Any]]
     end: int
     """Bytes read so far."""
     restarted: bool
-    """The file is shorter than it was: the run was resumed from an earlier step, and everything is read anew."""
+    """The file has shrunk: the run was resumed from an earlier step, and everything is read again."""
     more: bool
-    """There is more to read than these."""
+    """There are more records."""
 
 
 @dataclass(frozen=True)
 class CheckpointNote:
-    """A checkpoint of a run, and what was measured of it."""
+    """A checkpoint of a run, and its scores."""
 
     name: str
     step: int
@@ -54,7 +54,7 @@ class CheckpointNote:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How far a run is. What is not known, as before the first record, is None."""
+    """Progress of a run. Unknown values, as before the first record, are None."""
 
     recipe: str | None
     task: str | None
@@ -80,7 +80,7 @@ def find_runs(places: Iterable[Path]) -> dict[str, Path]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run: metrics, or at least one checkpoint."""
+    """Whether a folder is a run: it has metrics, or at least one checkpoint."""
     return (folder / METRICS).is_file() or checkpoint.latest(folder) is not None
 
 
@@ -95,7 +95,7 @@ def _modified(run: Path) -> float:
 
 
 def read_records(run: Path, start: int = 0, most: int = MOST_BYTES) -> Records:
-    """Whole records from byte `start` on; a line that is still being written is left for the next time."""
+    """Complete records from byte `start` on; an unfinished line is left for the next read."""
     try:
         with open(run / METRICS, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -113,7 +113,7 @@ def read_records(run: Path, start: int = 0, most: int = MOST_BYTES) -> Records:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """A line's step and numbers; what is none is left out, a line cut off by a kill is None."""
+    """A line's step and numbers; other values are left out, and a line cut off by a kill is None."""
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):
@@ -124,7 +124,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def summarise(run: Path) -> RunSummary:
-    """How far a run is, from its last records and its newest configuration."""
+    """Progress of a run, from its last records and its newest configuration."""
     tail = _tail(run)
     losses: dict[str, Any] = next((record for record in reversed(tail) if "loss" in record), {})
     scores = [record["eval/score"] for record in tail if "eval/score" in record]
@@ -172,7 +172,7 @@ def _config(run: Path) -> Any:
 
 
 def list_checkpoints(run: Path, records: Iterable[dict[str, Any]] = ()) -> list[CheckpointNote]:
-    """Checkpoints, oldest first, with the scores that the records tell of their steps."""
+    """Checkpoints, oldest first, with the recorded scores of their steps."""
     scores = {record["step"]: record["eval/score"] for record in records if "eval/score" in record}
     best = checkpoint.best(run)
     if best is not None:
@@ -189,7 +189,7 @@ def list_checkpoints(run: Path, records: Iterable[dict[str, Any]] = ()) -> list[
 
 
 def run_settings(run: Path) -> list[Setting]:
-    """Every setting of a run, by its newest checkpoint."""
+    """Every setting of a run, from its newest checkpoint."""
     newest = checkpoint.latest(run)
     if newest is None:
         raise UsageError("this run has no checkpoint yet: its settings are saved with the first one")
@@ -198,19 +198,19 @@ def run_settings(run: Path) -> list[Setting]:
 
 @dataclass(frozen=True)
 class StepSample:
-    """What the model of one step makes of the same noise."""
+    """The sample of one checkpoint from the common noise."""
 
     step: int
     text: str
     grid: list[int] | None
-    """Of Sudokus: the cells of the answer."""
+    """Sudoku: the cells of the answer."""
     nfe: int
 
 
 def samples_over_training(
     run: Path, nfe: int | None = None, seed: int = 0, progress: Progress = Progress(), device: str = "auto"
 ) -> Iterator[StepSample]:
-    """One sample by each checkpoint of a run, a dozen where there are more, all from the same noise."""
+    """One sample by each checkpoint of a run, at most a dozen, all from the same noise."""
     from dbtm.service.solving import BUILT_IN
 
     folders = checkpoint.all_in(run)
@@ -237,7 +237,7 @@ def samples_over_training(
 
 
 def _prompted(task: Task) -> dict[str, Any] | None:
-    """The first question of tasks that answer some."""
+    """The first question, for tasks that have questions."""
     from dbtm.tasks.gsm8k.synthetic import held_out
     from dbtm.tasks.gsm8k.task import Gsm8k
 

@@ -21,17 +21,17 @@ SAMPLES = 20_000
 
 @dataclass(frozen=True)
 class SimplexMap:
-    """A trained map, and how close it is."""
+    """A trained map, and its agreement with the exact one."""
 
     p: tuple[float, ...]
     """Probabilities of the data."""
     frequencies: tuple[float, ...]
-    """Of the vertices in `samples` samples, one network evaluation each."""
+    """Frequencies of the vertices in `samples` samples, one network evaluation each."""
     samples: int
     agreement: float
     """Share of prior draws that go to the vertex where the exact autonomous flow takes them."""
     vertex_of: Callable[[np.ndarray], np.ndarray]
-    """Where points x (N, V) are taken: argmax T(x), (N,)."""
+    """The vertices of points x (N, V): argmax T(x), (N,)."""
 
 
 def train_simplex_map(seed: int = 0) -> SimplexMap:
@@ -42,20 +42,20 @@ def train_simplex_map(seed: int = 0) -> SimplexMap:
 
 
 def train_simplex(folder: str, seed: int = 0) -> str:
-    """Train the recipe `simplex` in a folder; the checkpoint."""
+    """Train the recipe `simplex` in a folder; return the checkpoint."""
     return str(fit(override(recipe("simplex"), [f"train.seed={seed}"]), folder))
 
 
 def simplex_steps() -> int:
-    """How long the recipe `simplex` trains."""
+    """Training steps of the recipe `simplex`."""
     return recipe("simplex").train.steps
 
 
 def map_of(sampler: Sampler, seed: int = 0) -> SimplexMap:
-    """A trained map, measured."""
+    """Measure a trained map."""
     task = sampler.task
     if not isinstance(task, Categorical):
-        raise UsageError("this model was not trained on the simplex: the recipe 'simplex' trains one")
+        raise UsageError("this model was not trained on the simplex: train one with the recipe 'simplex'")
     tokens = sampler.sample(SAMPLES, nfe=1, seed=1).tokens[:, 0]
     frequencies = np.bincount(tokens, minlength=task.vocab) / SAMPLES
     agreement = quick.evaluate(sampler, seed)["agreement"]

@@ -1,4 +1,4 @@
-"""One Sudoku, solved by a trained model, with the rounds in which it came about."""
+"""One Sudoku, solved by a trained model, with its rounds."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -24,48 +24,48 @@ BUILT_IN = {
     81: "850002400720000009004000000000107002305000900040000000000080070017000000000036040",
     16: "1000003004000002",
 }
-"""The puzzle that is solved where none is given, by the cells of the checkpoint's grids.
+"""The default puzzle, by the number of cells of the checkpoint's grids.
 
 The 9 x 9 one has 22 clues, cannot be solved by looking for cells or digits with one choice left, and takes the packaged
 model more than one round.
 """
 
-BUDGET = 4  # network evaluations, where the method has a budget and none is asked for
+BUDGET = 4  # default network evaluations for methods with a budget
 _SIZES = {16: "4 x 4", 81: "9 x 9"}
-_SOLVERS = {16: "the recipe 'sudoku-mini' trains one", 81: "'sudoku' is the one in the package"}
+_SOLVERS = {16: "train one with the recipe 'sudoku-mini'", 81: "the packaged one is 'sudoku'"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SolveRequest(ModelRequest):
-    """A puzzle for a checkpoint that was trained on Sudoku."""
+    """A puzzle for a checkpoint trained on Sudoku."""
 
     checkpoint: str = "sudoku"
     puzzle_C: np.ndarray | None = None
     """Cells in reading order, 0 for empty; None: the built-in one of the checkpoint's size."""
     self_check: bool = False
-    """Let the model check its answer, where its sampler can and `options` say nothing of it."""
+    """Let the model check its answer, if its sampler can and `options` do not set it."""
     warm_up: bool = False
-    """Evaluate the network once before the clock runs: the first time also allocates memory and chooses kernels."""
+    """Evaluate the network once before timing: the first call also allocates memory and chooses kernels."""
 
 
 @dataclass(frozen=True)
 class SolveResult:
-    """What the model made of a puzzle, and how."""
+    """The model's answer to a puzzle, and its rounds."""
 
     puzzle_C: np.ndarray
     rounds: list[GridState]
     nfe: int
     budget: int | None
-    """Network evaluations that it had; None where the method has no budget."""
+    """Budget of network evaluations; None if the method has none."""
     milliseconds: float
     violation: str | None
-    """The first clue or rule that the answer breaks; None where it is right."""
+    """The first clue or rule that the answer breaks; None if it is right."""
     settings: dict[str, Any]
     """Checkpoint, method, options of the sampler, seed and device."""
     stable: bool | None = None
-    """Whether the answer confirmed itself; None where the sampler was not asked to check it."""
+    """Whether the check confirmed the answer; None without a check."""
     flops: float = 0.0
-    """About what the network evaluations took: their number times the products of one."""
+    """Estimated FLOPs: the number of network evaluations times the matrix products of one."""
 
     @property
     def solution_C(self) -> np.ndarray:
@@ -86,14 +86,14 @@ class SolveResult:
         return f"{self.milliseconds:.0f} ms on the {self.settings['device']}"
 
     def shown_settings(self, asked: Iterable[str]) -> dict[str, Any]:
-        """Threshold, scorer, the options that were asked for, and the seed."""
+        """Threshold, scorer, the options in `asked`, and the seed."""
         names = {"kappa", "scorer", "seed", *asked} - {"nfe"}
         shown = {name: value for name, value in self.settings.items() if name in names and value is not None}
         return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}
 
 
 def load_sudoku(checkpoint: str, device: str = "auto", onnx: Path | None = None) -> Sampler:
-    """The sampler of a checkpoint that was trained on Sudoku; with `onnx`, an exported file computes its rounds."""
+    """The sampler of a checkpoint trained on Sudoku; with `onnx`, its rounds run in an exported file."""
     sampler = load(checkpoint, device) if onnx is None else load_onnx(checkpoint, onnx)
     sudoku_task(sampler, checkpoint)
     return sampler
@@ -112,7 +112,7 @@ def solve(
     progress: Progress = Progress(),
     on_round: Callable[[GridState], None] | None = None,
 ) -> SolveResult:
-    """The model's answer; it is judged by the rules and the clues alone. `on_round` sees every round as it is made."""
+    """The model's answer, judged only by the rules and the clues. `on_round` receives each round."""
     sampler = request.sampler(sampler)
     task = sudoku_task(sampler, request.checkpoint)
     layout = task.layout
@@ -120,7 +120,7 @@ def solve(
     if len(puzzle_C) != layout.cells:
         raise UsageError(
             f"the puzzle is {_SIZES[len(puzzle_C)]}, but the checkpoint '{request.checkpoint}' solves "
-            f"{_SIZES[layout.cells]} grids: take another checkpoint ({_SOLVERS[len(puzzle_C)]})"
+            f"{_SIZES[layout.cells]} grids: use another checkpoint ({_SOLVERS[len(puzzle_C)]})"
         )
     options = {"nfe": BUDGET, **request.options} if sampler.has_budget else dict(request.options)
     options = request.checked(sampler, options) if request.self_check else options
@@ -144,11 +144,11 @@ def solve(
 
 
 def solve_with_tries(request: SolveRequest, tries: int, sampler: Sampler | None = None) -> tuple[SolveResult, int]:
-    """The first right answer of so many tries, each from the noise of the next seed, or the last wrong one; and the
-    number of tries.
+    """The first right answer within `tries`, each from the next seed, or else the last wrong one; and the number of
+    tries used.
     """
     if tries < 1:
-        raise UsageError(f"{tries} tries: at least 1 must be asked for")
+        raise UsageError(f"{tries} tries: the number must be at least 1")
     sampler = request.sampler(sampler)
     for number in range(1, tries + 1):
         again = replace(request, seed=request.seed + number - 1, warm_up=request.warm_up and number == 1)
@@ -159,7 +159,7 @@ def solve_with_tries(request: SolveRequest, tries: int, sampler: Sampler | None 
 
 
 def grid_state(layout: Layout, state: Round) -> GridState:
-    """The cells of the answer, of the first sample; what is no digit, or not there yet, is 0."""
+    """The cells of the first sample's answer; 0 for cells without a digit."""
     cells = layout.solution_positions
     values_C = layout.decode(np.where(state.tokens[:1] < 0, 0, state.tokens[:1]))[0]
     committed_C, score_C = (None if x is None else x[0, cells] for x in (state.committed, state.score))

@@ -1,4 +1,4 @@
-"""Sweeps of a text model over the options of its sampler, in a folder that remembers what is drawn and judged."""
+"""Sweeps of a text model over sampler options; drawn samples and scores are kept in a folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,19 +29,19 @@ __all__ = ["STUDIES", "ComparisonRequest", "Frontiers", "SweepRequest", "SweepRe
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest:
-    """What to draw and judge in a folder; what is there already is not done again."""
+    """What to draw and judge in a folder; finished work is not repeated."""
 
     folder: Path
-    checkpoint: str | None = None  # None: nothing is drawn, only judged
+    checkpoint: str | None = None  # None: existing samples are only judged
     studies: tuple[str, ...] = ("frontier",)  # or all
-    cells: tuple[Cell, ...] = ()  # further ones, of no study that has a name
-    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by option; others take their default values
+    cells: tuple[Cell, ...] = ()  # further ones, outside the named studies
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by option; others have their defaults
     judge: str | None = "smollm2"  # None: samples are only drawn
-    n: int = 256  # samples for every setting
+    n: int = 256  # samples per setting
     seed: int = 0
     entropies: tuple[float, ...] = ()  # to compare at; empty: around real text's
     references: bool = True  # real and shuffled text too
-    data: Path | None = None  # where the prepared text is now
+    data: Path | None = None  # new path of the prepared text
     batch: int | None = None  # None: what fits
     device: str = "auto"
 
@@ -56,7 +56,7 @@ class Frontiers:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """One for every budget and sweep, as they stand in the JSON."""
+        """One per budget and sweep, as in the JSON."""
         return matched(self.sweeps, self.entropies)
 
     def document(self) -> dict[str, Any]:
@@ -75,14 +75,14 @@ class SweepResult:
     frontiers: Frontiers | None = None  # None: not judged
     plan: Plan | None = None
     rows: Rows = field(default_factory=dict)  # by identity of the samples
-    files: tuple[Path, ...] = ()  # written at the end
+    files: tuple[Path, ...] = ()  # of the outcome
 
 
 def run_sweep(request: SweepRequest, progress: Progress = Progress(), judge: Judge | None = None) -> SweepResult:
-    """Draw, judge, summarise; several sweeps may share a judge that is loaded already."""
+    """Draw, judge, summarise; several sweeps may share a loaded judge."""
     folder = SweepFolder(request.folder)
     if request.checkpoint is None and folder.plan is None:
-        raise UsageError(f"{request.folder} holds no sweep: a checkpoint to sample from is needed")
+        raise UsageError(f"{request.folder} has no sweep: give a checkpoint to sample from")
     sampler, planned = None, list[Planned]()
     if request.checkpoint is not None:
         sampler = load_text_model(request.checkpoint, request.device, request.batch, request.data, progress)
@@ -100,7 +100,7 @@ def run_sweep(request: SweepRequest, progress: Progress = Progress(), judge: Jud
 
 
 def _planned(sampler: Sampler, request: SweepRequest) -> list[Planned]:
-    """The cells of the studies, with everything that their draws depend on."""
+    """The cells of the studies, with all settings of their samples."""
     planned = []
     for cell in [*cells(sampler, request.studies, request.values), *request.cells]:
         check(sampler, cell.asked)
@@ -109,14 +109,14 @@ def _planned(sampler: Sampler, request: SweepRequest) -> list[Planned]:
 
 
 def _references(folder: SweepFolder, sampler: Sampler, n: int) -> list[SampleSet]:
-    """Real and shuffled text; the folder's own, where it has some."""
+    """Real and shuffled text; the folder's own, if it has some."""
     sets = references(text_task(sampler.task), n)
     folder.refuse_other_text(sets[0].origin)
     return sets
 
 
 def _draw(folder: SweepFolder, plan: Plan, sampler: Sampler, compared: list[SampleSet], progress: Progress) -> None:
-    """Draw what is planned and not there yet, after what it is compared with."""
+    """Draw the missing sets of samples, references first."""
     there = folder.drawn()
     for each in compared:
         if identity(each.kind, each.settings) not in there:
@@ -132,7 +132,7 @@ def _draw(folder: SweepFolder, plan: Plan, sampler: Sampler, compared: list[Samp
 
 
 def _judge(folder: SweepFolder, judge: Judge, progress: Progress) -> None:
-    """Judge what is drawn and not judged yet."""
+    """Judge the sets that are not judged yet."""
     described = judge.describe()
     there = folder.judged(described).keys()
     waiting, number = len(folder.drawn() - there), 0
@@ -144,7 +144,7 @@ def _judge(folder: SweepFolder, judge: Judge, progress: Progress) -> None:
 
 
 def _summarised(folder: SweepFolder, judge: Judge, entropies: Sequence[float]) -> SweepResult:
-    """The numbers of all that is judged, and the files of the outcome."""
+    """The scores of all judged sets, and the files of the outcome."""
     plan = folder.plan
     assert plan is not None
     rows = folder.judged(judge.describe())
@@ -163,10 +163,10 @@ def _summarised(folder: SweepFolder, judge: Judge, entropies: Sequence[float]) -
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRequest:
-    """Sweeps under the same judge; the name of a folder is its label."""
+    """Sweeps with the same judge; the name of a folder is its label."""
 
     folders: tuple[Path, ...]
-    judge: str | None = None  # by name, or in the words of a complaint; None: the only one there
+    judge: str | None = None  # by name, or as an error message describes it; None: the only one
     entropies: tuple[float, ...] = ()
 
 
@@ -187,20 +187,20 @@ def compare_sweeps(request: ComparisonRequest) -> Frontiers:
 
 
 def _only_judge(judges: Sequence[dict[str, Any]], asked: str | None) -> dict[str, Any]:
-    """The judge that was asked for, or the only one there is."""
+    """The requested judge, or the only one."""
     if not judges:
-        raise UsageError("there is nothing judged in these folders")
+        raise UsageError("these folders have no judged samples: judge them first")
     every = {_in_words(judge): judge for judge in judges}
     fitting = {words: judge for words, judge in every.items() if asked in (None, judge["name"], words)}
     if not fitting:
         raise UsageError(f"these sweeps were judged by {', '.join(sorted(every))}, not by {asked}")
     if len(fitting) > 1:
-        raise UsageError(f"these sweeps were judged by {', '.join(sorted(fitting))}: choose one judge, never mix two")
+        raise UsageError(f"these sweeps were judged by {', '.join(sorted(fitting))}: choose one judge")
     return next(iter(fitting.values()))
 
 
 def _in_words(judge: dict[str, Any]) -> str:
-    """What tells judges of one name apart."""
+    """A judge's name with the details that distinguish it."""
     weights = judge.get("sha256") or judge.get("revision")
     details = [judge.get("dtype"), None if weights is None else weights[:8]]
     return f"{judge['name']} ({' '.join(filter(None, details)) or 'not described'})"

@@ -1,4 +1,4 @@
-"""Figures of the theory by name: what each one shows, which settings it reads, and the maps that `learned` trains.
+"""Figures of the theory by name: their content and settings, and the maps that `learned` trains.
 
 A figure is a module of dbtm.viz.theory, an entry in FIGURES and a line in `_draw`.
 """
@@ -21,7 +21,7 @@ from dbtm.viz.theory.figure import Drawing, Setting, check_setting, save_drawing
 from dbtm.viz.theory.learned import LearnedMaps, TrainingCurve, draw_learned
 from dbtm.viz.theory.style import RC
 
-# Called with (training runs finished, training runs in all). An exception raised in it cancels the request.
+# Called with (finished training runs, all training runs). An exception raised in it cancels the request.
 OnProgress = Callable[[int, int], None]
 
 ANCHOR_TIMES = (None, 0.15, 0.3, 0.45, 0.6, 0.8)  # None: no anchor loss
@@ -30,17 +30,17 @@ STEPS = 600  # of each training run
 
 
 class CatalogueEntry(NamedTuple):
-    """A figure as the catalogue describes it."""
+    """The catalogue's description of a figure."""
 
     about: str
     default: Setting
-    reads: frozenset[str]  # fields of the setting that the figure depends on
-    vertices: int | None = None  # the only V that it can draw; None: any
+    reads: frozenset[str]  # settings that the figure depends on
+    vertices: int | None = None  # the V that it draws; None: any
 
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """One figure; what is None keeps the figure's default."""
+    """One figure; None keeps the figure's default."""
 
     figure: str
     p: tuple[float, ...] | None = None
@@ -50,7 +50,7 @@ class FigureRequest:
 
 
 class FigureResult(NamedTuple):
-    """A drawn figure, and its files where a folder was given."""
+    """A drawn figure, and its files if a folder was given."""
 
     figure: str
     setting: Setting
@@ -89,14 +89,14 @@ FIGURES: dict[str, CatalogueEntry] = {
 
 
 def find_figure(name: str) -> CatalogueEntry:
-    """The entry of that name, or a UsageError that names the closest."""
+    """The entry of that name, or a UsageError with the closest name."""
     if name not in FIGURES:
         raise UsageError(f"there is no theory figure '{name}'{nearest(name, FIGURES)}")
     return FIGURES[name]
 
 
 def setting_for(request: FigureRequest) -> Setting:
-    """The setting that a request asks for, or a UsageError that says what is wrong with it."""
+    """The setting of a request, or a UsageError."""
     entry = find_figure(request.figure)
     given: dict[str, Any] = {key: value for key in Setting._fields if (value := getattr(request, key)) is not None}
     for key in sorted(set(given) - entry.reads):
@@ -110,7 +110,7 @@ def setting_for(request: FigureRequest) -> Setting:
 
 
 def draw_figure(request: FigureRequest, progress: OnProgress | None = None) -> FigureResult:
-    """Draw one figure and save it; a wrong setting or folder is refused before any work is done."""
+    """Draw one figure and save it; a wrong setting or folder is refused before any work starts."""
     setting = setting_for(request)
     if request.folder is not None:
         _make_folder(request.folder)
@@ -120,7 +120,7 @@ def draw_figure(request: FigureRequest, progress: OnProgress | None = None) -> F
 
 
 def write_page(folder: Path) -> Path:
-    """Write the interactive page for three vertices, simplex.html, complete or not at all."""
+    """Write the interactive page for three vertices, simplex.html, atomically."""
     from dbtm.viz.theory.page import render_page
 
     _make_folder(folder)
@@ -133,7 +133,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be a folder for the files: {error.strerror}") from None
+        raise UsageError(f"cannot use {folder} as the folder for the files: {error.strerror}") from None
 
 
 def _draw(name: str, setting: Setting, progress: OnProgress | None) -> Drawing:
@@ -163,7 +163,7 @@ def _draw(name: str, setting: Setting, progress: OnProgress | None) -> Drawing:
 
 
 def train_maps(p: tuple[float, ...], progress: OnProgress | None = None) -> LearnedMaps:
-    """Train the maps of figure `learned`: one for each anchor time with target p, then one for each vocabulary size."""
+    """Train the maps of figure `learned`: one per anchor time with target p, then one per vocabulary size."""
     from dbtm.simplex.phase import commitment_time
 
     runs = [(p, t_anchor) for t_anchor in ANCHOR_TIMES]
@@ -189,7 +189,7 @@ def _harmonic(V: int) -> tuple[float, ...]:
 def train_curve(
     p: tuple[float, ...], t_anchor: float | None, steps: int = STEPS, evaluations: int = 6
 ) -> TrainingCurve:
-    """Train the recipe `simplex` with this target and anchor time (None: no anchor loss) and compare as it goes."""
+    """Train the recipe `simplex` with this target and anchor time (None: no anchor loss); compare during training."""
     from dbtm.evals.quick import evaluate
     from dbtm.methods.dbtm import Config
     from dbtm.recipes.toy import simplex
@@ -214,7 +214,7 @@ def train_curve(
         fit(config, folder, evaluate=evaluate)
         records = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
     if records[-1]["step"] < steps:
-        raise KeyboardInterrupt  # the loop ends early, and quietly, only when a signal asks it to
+        raise KeyboardInterrupt  # the loop ends early only on a signal
     rows = [record for record in records if "eval/agreement" in record]
     return TrainingCurve(
         [row["step"] for row in rows],

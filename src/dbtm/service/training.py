@@ -27,22 +27,22 @@ from dbtm.train.callbacks import Callback
 from dbtm.train.pace import OPEN
 
 READERS = {"text": ("dbtm.tasks.text.places", "opened"), "gsm8k": ("dbtm.tasks.gsm8k.prepared", "Prepared")}
-"""Of prepared sets, by task."""
+"""Names of prepared sets, by task."""
 
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """A run: a recipe, what is changed of it, and where it goes."""
+    """A run: a recipe, its changed settings, and its folder."""
 
     recipe: str
     method: str | None = None
-    """Another method than the recipe's, with its default settings."""
+    """A method instead of the recipe's, with its default settings."""
     changes: tuple[str, ...] = ()
     """section.key=value, applied in their order."""
     out: Path | None = None
     """Folder of the run; None: runs/RECIPE, or runs/RECIPE-METHOD for another method."""
     resume: bool = False
-    """Continue the run in `out`, where there is one, with the settings it had."""
+    """Resume the run in `out`, if there is one, with its own settings."""
     init: Path | None = None
     """A checkpoint or run whose averaged weights a new run starts from."""
     data: Path | None = None
@@ -50,15 +50,15 @@ class TrainRequest:
     puzzles: tuple[Path, ...] = ()
     """Sudoku: files of puzzles to train on instead of generated ones."""
     vocab: int | None = None
-    """Recipe 'own': None: as many as the file has."""
+    """Recipe 'own': size of the vocabulary; None: the file's."""
     length: int | None = None
-    """Recipe 'own': None: the file's."""
+    """Recipe 'own': tokens per row; None: the file's."""
     size: str = "auto"
     """Recipe 'own': tiny, small, medium or large; auto chooses for the device and the data."""
     max_seconds: float | None = None
-    """Stop and save after so many seconds."""
+    """Stop and save after this many seconds."""
     minutes: float | None = None
-    """Set train.steps to what fits into this time."""
+    """Set train.steps to fit into this time."""
 
     @property
     def folder(self) -> Path:
@@ -73,7 +73,7 @@ def train(request: TrainRequest) -> Path:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run would take, measured on its first steps; nothing of it is kept."""
+    """Cost of a run, measured on its first steps; nothing is kept."""
 
     config: RunConfig
     parameters: int
@@ -81,19 +81,19 @@ class DryRun:
     state_bytes: int
     """Weights, gradients, averaged weights and optimizer."""
     peak_bytes: int | None
-    """Of GPU memory in a step; None on a CPU."""
+    """Peak GPU memory of a step; None on a CPU."""
     seconds_per_step: float
-    """Without the first step, which compiles."""
+    """Seconds per step without the first one, which compiles."""
     first_step_seconds: float
 
     @property
     def seconds(self) -> float:
-        """Of the whole run, evaluations left aside."""
+        """Seconds of the whole run without evaluations."""
         return self.first_step_seconds + self.seconds_per_step * (self.config.train.steps - 1)
 
 
 def dry_run(request: TrainRequest, steps: int = 4) -> DryRun:
-    """Build a run and make its first steps, in a folder that is gone afterwards."""
+    """Build a run and do its first steps, in a temporary folder."""
     config = configuration(request)
     with tempfile.TemporaryDirectory() as folder:
         trainer = loop.Trainer(config, Path(folder) / "run")
@@ -121,10 +121,10 @@ def fit(
     minutes: float | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Path:
-    """Train a run and return the folder of its last checkpoint; the task is measured on the way and at the end.
+    """Train a run and return the folder of its last checkpoint; the task is evaluated during the run and at the end.
 
-    With `minutes`, train.steps is set to what fits into them, measured as the run goes. `callbacks` hear every number
-    of the run. Options of the sampler that are tuned on trained weights are tuned at the end.
+    With `minutes`, train.steps is set to fit into them, from the measured speed. `callbacks` receive every number of
+    the run. Sampler options that are tuned on trained weights are tuned at the end.
     """
     if os.environ.get("RANK", "0") == "0":  # the process that evaluates
         quick.judge_of(config.task, pick_device(config.train.device))
@@ -134,7 +134,7 @@ def fit(
 
 
 SMALLER = {"text": "text-tiny", "sudoku": "sudoku-mini", "own": "a smaller size, or a number of minutes"}
-"""What suits a machine on which a recipe takes days, by task."""
+"""The suggestion for a machine on which a recipe takes days, by task."""
 
 
 def _smaller(config: RunConfig) -> str:
@@ -143,7 +143,7 @@ def _smaller(config: RunConfig) -> str:
 
 
 def configuration(request: TrainRequest) -> RunConfig:
-    """The complete configuration of a request; every mistake in it is found here, before anything is written."""
+    """The complete configuration of a request; every mistake is reported here, before anything is written."""
     config = recipe(request.recipe)
     if request.method is not None:
         config = config.by(request.method)
@@ -158,8 +158,8 @@ def configuration(request: TrainRequest) -> RunConfig:
 
 
 def _own(request: TrainRequest, resumed: bool) -> list[str]:
-    """The settings of the recipe 'own': vocabulary and length are the file's, where they are not given, and the size
-    of the network is what `size` asks for.
+    """The settings of the recipe 'own': vocabulary and length are the file's unless given; `size` is the network's
+    size.
     """
     data = None if request.data is None else str(request.data)
     values = {"data": data, "vocab": request.vocab, "length": request.length}
@@ -179,19 +179,19 @@ def _own(request: TrainRequest, resumed: bool) -> list[str]:
 
 
 def _device(changes: Sequence[str]) -> str:
-    """The device that a request's changes ask for."""
+    """The device in a request's changes."""
     asked = [word.partition("=")[2] for word in changes if word.startswith("train.device=")]
     return asked[-1] if asked else "auto"
 
 
 def _on_data(request: TrainRequest, config: RunConfig) -> list[str]:
-    """The settings that put a recipe on a prepared set; the paper's recipes take only what they were written for."""
+    """The settings that train a recipe on a prepared set; the paper's recipes take only the set they are for."""
     reads = config.task.name in READERS
     given = {"data": request.data is not None and not reads, "vocab": request.vocab, "length": request.length}
     given["size"] = request.size != "auto"
     wrong = [name for name, value in given.items() if value]
     if wrong:
-        raise UsageError(f"{', '.join(wrong)} belong to the recipe 'own', not to '{request.recipe}': leave them out")
+        raise UsageError(f"{', '.join(wrong)} are for the recipe 'own', not for '{request.recipe}': leave them out")
     if request.data is None:
         return []
     folder = str(request.data)
@@ -209,17 +209,17 @@ def _on_data(request: TrainRequest, config: RunConfig) -> list[str]:
 
 
 def _on_puzzles(request: TrainRequest, config: RunConfig) -> list[str]:
-    """The settings that put a Sudoku recipe on others' puzzles."""
+    """The settings that train a Sudoku recipe on given puzzles."""
     if not request.puzzles:
         return []
     if config.task.name != "sudoku":
-        raise UsageError(f"puzzles belong to Sudoku recipes, not to '{request.recipe}': leave them out")
+        raise UsageError(f"puzzles are for Sudoku recipes, not for '{request.recipe}': leave them out")
     names = [str(path) for path in request.puzzles]
     return ["task.clues=[]", "task.efforts=[]", f"task.puzzle_files={json.dumps(names)}"]
 
 
 def _saved(folder: Path, wanted: RunConfig) -> RunConfig:
-    """The settings of the run that is continued; one by the clock that had no length yet has the recipe's."""
+    """The settings of the resumed run; a timed run that had no length yet has the recipe's."""
     checkpoint.verify(folder, ["config.json"])
     saved = read_config(folder)
     for what, is_, was in (

@@ -1,4 +1,4 @@
-"""Tuning: what a sampler's options owe to the trained weights, written into their checkpoint."""
+"""Tuning of sampler options on the trained weights; they are written into the checkpoint."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ EXAMPLES = 256
 
 @dataclass(frozen=True)
 class Tuned:
-    """A checkpoint whose options were tuned."""
+    """A checkpoint with tuned options."""
 
     folder: Path
     options: SampleConfig
@@ -30,12 +30,12 @@ class Tuned:
 
 
 def tune(source: str | Path, data: Path | None = None, device: str = "auto") -> Tuned:
-    """Tune the options of a checkpoint's sampler on held-out examples of its task, or on training examples where none
-    are held out, and write them into its config.json. `data` is where the data are now.
+    """Tune the options of a checkpoint's sampler on held-out examples of its task, or on training examples if none are
+    held out, and write them into its config.json. `data` is the new path of the data.
     """
     folder = find(source)
     if folder.resolve().is_relative_to(PACKAGED.resolve()):
-        raise UsageError(f"'{source}' is a model of the package, which stays as it is: copy its folder first")
+        raise UsageError(f"'{source}' is a packaged model, which must not change: copy its folder first")
     sampler = load(folder, device)
     assert isinstance(sampler.method, Method)
     assert sampler.task is not None
@@ -55,8 +55,8 @@ def tune(source: str | Path, data: Path | None = None, device: str = "auto") -> 
 
 
 def tune_finished(folder: Path) -> None:
-    """Tune the last checkpoint of a run that asks for it (`SampleConfig.tunes`). A run that was stopped on its way is
-    left alone; what cannot be tuned is a warning, for the run itself is well.
+    """Tune the last checkpoint of a run with tuned options (`SampleConfig.tunes`). A stopped run is left alone; a
+    failure to tune is only a warning, as the run itself is complete.
     """
     config = read_config(folder)
     if not config.sample.tunes or os.environ.get("RANK", "0") != "0" or not _complete(folder, config):
@@ -72,9 +72,9 @@ def _complete(folder: Path, config: RunConfig) -> bool:
 
 
 def _moved(task: Task, data: Path) -> Task:
-    """The task on data that lie elsewhere now."""
+    """The task with its data at a new path."""
     if "data" not in {f.name for f in fields(task)}:  # type: ignore[arg-type]
-        raise UsageError(f"the task '{task.name}' reads no data: leave them out")
+        raise UsageError(f"the task '{task.name}' reads no data: leave it out")
     return replace(task, data=str(data))  # type: ignore[type-var]
 
 

@@ -141,7 +141,7 @@ def test_merged_folders_are_their_union(tmp_path):
     assert numbers(found.document) == numbers(both)
     assert numbers(report(tmp_path / "all").document) == numbers(both)
     assert numbers(merge(tmp_path / "all", (tmp_path / "here",)).document) == numbers(both), "twice is once"
-    with pytest.raises(UsageError, match="holds no comparison"):
+    with pytest.raises(UsageError, match="is not a comparison"):
         merge(tmp_path / "all", (tmp_path / "nowhere",))
 
 
@@ -197,7 +197,7 @@ def test_settings_of_one_method_can_be_changed(tmp_path):
     both = ("dbtm:sample.mean_from=3", "dbtm:method.posterior.weight=1")  # the first needs the second
     sample = planned(request(tmp_path, "dbtm", changes=(*TINY, *both))).entries["dbtm"].config.sample
     assert sample.mean_from == 3
-    with pytest.raises(UsageError, match="'flm', which is not compared"):
+    with pytest.raises(UsageError, match="'flm', which is not in the comparison"):
         planned(request(tmp_path, "mdlm", changes=("flm:optim.lr=1",)))
 
 

@@ -1,14 +1,14 @@
-"""Evaluating a checkpoint: Sudoku puzzles it solves, word problems its programs solve, its text under a judge.
+"""Evaluation of a checkpoint: solved Sudokus, solved word problems, and its text under a judge.
 
-An evaluation yields its result so far after every part of the work, so that what is done can be kept. The last result
-is the whole one: `*_, result = evaluate_text(request)`.
+An evaluation yields its result so far after each part of the work, so that it can be saved. The last result is
+complete: `*_, result = evaluate_text(request)`.
 """
 
 from dbtm.service.progress import Cancelled, Progress
 
 
 class Meter:
-    """A callback that tells a listener how much of a stage is done, `before` included, and ends cancelled work."""
+    """A callback that reports the progress of a stage, `before` included, and ends cancelled work."""
 
     def __init__(self, progress: Progress):
         self.progress, self.before = progress, 0

@@ -1,4 +1,4 @@
-"""Continuations of text that a checkpoint never saw, beside how that text really goes on."""
+"""Continuations of held-out text by a checkpoint, beside the real ones."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from dbtm.tasks.text.task import Text
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuationRequest:
-    """Texts of a file, one per line, whose second halves a checkpoint is asked for."""
+    """Texts of a file, one per line, whose second halves a checkpoint generates."""
 
     checkpoint: str
     texts: Path
@@ -49,7 +49,7 @@ class ContinuationEvaluation:
     made: dict[str, Any]
     scores: tuple[ContinuationScore, ...] = ()
     examples: tuple[dict[str, str], ...] = ()
-    """Of the first text: its first half, and its second half by every set."""
+    """For the first text: its first half, and the second half of each set."""
 
     def document(self) -> dict[str, Any]:
         rows = [each.document() for each in self.scores]
@@ -60,7 +60,7 @@ class ContinuationEvaluation:
 def evaluate_continuations(
     request: ContinuationRequest, progress: Progress = Progress()
 ) -> Iterator[ContinuationEvaluation]:
-    """A result after every set: the real second halves first, then one for every budget."""
+    """A result after each set: the real second halves first, then one per budget."""
     sampler = load_text_model(request.checkpoint, request.device, request.batch, None, progress)
     if not isinstance(sampler.task, Text):
         raise UsageError("continuations need a checkpoint that was trained on prepared text")
@@ -90,7 +90,7 @@ def evaluate_continuations(
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The texts of a file; one that comes in pieces is longer than any sequence and is passed over."""
+    """The texts of a file; a text that comes in pieces is longer than any sequence and is skipped."""
     inside = False
     for piece in pieces(str(path), tick=lambda _: None):
         if piece.ends and not inside:

@@ -30,18 +30,18 @@ FEWEST = 100  # texts from which a distribution is estimated
 
 @dataclass(frozen=True, kw_only=True)
 class TextEvaluationRequest:
-    """Samples of a checkpoint, or those of a file, for a judge."""
+    """Samples of a checkpoint or of a file, for a judge."""
 
     checkpoint: str | None = None
     samples: Path | None = None  # a file of samples, instead of a checkpoint
-    judge: str | None = "smollm2"  # None: everything but the perplexity is measured
-    n: int = 1024  # samples for every setting, and blocks of real text
+    judge: str | None = "smollm2"  # None: no perplexity
+    n: int = 1024  # samples per setting, and blocks of real text
     seed: int = 0
     budgets: tuple[int, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     references: bool = True  # measure real and shuffled text too
     matches: bool = False  # look for runs of the samples in the training text
-    data: Path | None = None  # where the prepared text is now
+    data: Path | None = None  # new path of the prepared text
     batch: int | None = None  # None: what fits
     device: str = "auto"
 
@@ -56,7 +56,7 @@ class TextEvaluation:
     scores: tuple[TextScore, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The JSON: who judged what, where it came from, and on what it was judged."""
+        """The JSON: the judge, the samples and their source, and the machine."""
         origins = [each.origin for each in self.sets]
         different = [each for i, each in enumerate(origins) if each and each not in origins[:i]]
         return {
@@ -68,14 +68,14 @@ class TextEvaluation:
 
 
 def evaluate_text(request: TextEvaluationRequest, progress: Progress = Progress()) -> Iterator[TextEvaluation]:
-    """Generative perplexity, entropy and repetition; a result when all is drawn, and after every set judged."""
+    """Generative perplexity, entropy and repetition; a result when all sets are drawn, and after each judged set."""
     if (request.checkpoint is None) == (request.samples is None):
-        raise UsageError("either a checkpoint or a file of samples must be given")
+        raise UsageError("give either a checkpoint or a file of samples")
     sampler, settings = None, list[dict[str, Any]]()
     if request.checkpoint is not None:
         sampler = load_text_model(request.checkpoint, request.device, request.batch, request.data, progress)
         wanted = [resolve(sampler, each) for each in over_budgets(sampler, request.budgets, request.options)]
-        settings = list({key(each): each for each in wanted}.values())  # what is the same is drawn once
+        settings = list({key(each): each for each in wanted}.values())  # equal settings are drawn once
     corpus = _training_text(sampler) if request.matches else None
     sets = tuple(read_sets(request.samples)) if request.samples is not None else ()
     judge = None if request.judge is None else load_judge(request.judge, request.device)
@@ -94,7 +94,7 @@ def evaluate_text(request: TextEvaluationRequest, progress: Progress = Progress(
 
 
 def _training_text(sampler: Sampler | None) -> Blocks:
-    """Where runs of the samples are looked for."""
+    """The training text in which runs of the samples are searched."""
     if sampler is None or not isinstance(sampler.task, Text):
         raise UsageError("matches with the training text need a checkpoint that was trained on prepared text")
     return sampler.task.train
@@ -107,7 +107,7 @@ def _real_features(
     judge: Judge | None,
     progress: Progress,
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The judge's features of the real text among the sets, and of as much other real text."""
+    """The judge's features of the real text in the sets, and of as much other real text."""
     real = next((each for each in sets if each.kind == "real"), None)
     if judge is None or real is None or len(real.texts) < FEWEST:
         return None, None
@@ -123,12 +123,10 @@ def _draw(
     settings: list[dict[str, Any]],
     progress: Progress,
 ) -> Iterator[SampleSet]:
-    """A set for every setting, and the references last."""
+    """A set per setting, and the references last."""
     compared: list[SampleSet] = []
     if request.references and request.data is None and find(checkpoint).parent == PACKAGED:
-        progress.note(
-            "the packaged model does not carry the text it was trained on: real text is left out of the table"
-        )
+        progress.note("the packaged model has no training text with it: real text is left out of the table")
     elif request.references:
         compared = references(text_task(sampler.task), request.n)
     origin = describe_origin(sampler, checkpoint, request.seed)
@@ -141,7 +139,7 @@ def _draw(
 
 
 def load_text_model(checkpoint: str, device: str, batch: int | None, data: Path | None, progress: Progress) -> Sampler:
-    """The sampler of a checkpoint that was trained on text; `data` is where the text is now."""
+    """The sampler of a checkpoint trained on text; `data` is the new path of the text."""
     sampler = load(checkpoint, device)
     text_task(sampler.task)
     move_data(sampler, checkpoint, data, progress)
@@ -150,12 +148,10 @@ def load_text_model(checkpoint: str, device: str, batch: int | None, data: Path 
 
 
 def move_data(sampler: Sampler, checkpoint: str, data: Path | None, progress: Progress) -> None:
-    """Have the sampler's task read its text from `data`, where that is named; a note where it is not the text that the
-    checkpoint was trained on.
-    """
+    """Read the task's text from `data`, if given; warn if the checkpoint was not trained on this text."""
     if data is not None:
         if not isinstance(sampler.task, Text):
-            raise UsageError("only a checkpoint that was trained on prepared text has data that may lie elsewhere")
+            raise UsageError("only a checkpoint that was trained on prepared text takes other data: leave it out")
         sampler.task = sampler.task.at(str(data))
     task = sampler.task
     if not isinstance(task, Text):

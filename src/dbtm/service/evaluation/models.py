@@ -11,12 +11,12 @@ from dbtm.sampling import Sampler
 
 
 def weights(checkpoint: str) -> dict[str, str]:
-    """Which weights a number is about."""
+    """The weights that a number is measured on."""
     return {"checkpoint": checkpoint, "sha256": digest(find(checkpoint))}
 
 
 def describe_model(sampler: Sampler, checkpoint: str, options: Mapping[str, Any] = {}) -> dict[str, Any]:
-    """Its weights, its method, and what an evaluation costs with these options of its sampler."""
+    """The weights, the method, and the cost of an evaluation with these sampler options."""
     return {**weights(checkpoint), "method": sampler.method.name, **cost(sampler, options.get("loops", 0))}
 
 

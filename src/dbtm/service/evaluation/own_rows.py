@@ -1,4 +1,4 @@
-"""Generated rows of a checkpoint that was trained on a user's data, beside the held-out rows."""
+"""Generated rows of a checkpoint trained on a user's data, beside the held-out rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,8 +22,8 @@ class OwnEvaluationRequest:
     """Samples of a checkpoint that was trained on a user's rows."""
 
     checkpoint: str
-    n: int = 1000  # samples per setting, and held-out rows at most
-    data: Path | None = None  # where the rows are now
+    n: int = 1000  # samples per setting, and most held-out rows
+    data: Path | None = None  # new path of the rows
     metric: str | None = None  # file.py:function, which is run
     seed: int = 0
     budgets: tuple[int, ...] | None = None
@@ -34,7 +34,7 @@ class OwnEvaluationRequest:
 
 @dataclass(frozen=True)
 class OwnEvaluation:
-    """Numbers of samples and of held-out rows."""
+    """Metrics of the samples and of the held-out rows."""
 
     model: dict[str, Any]
     data: dict[str, Any]
@@ -67,7 +67,7 @@ def evaluate_own(request: OwnEvaluationRequest, progress: Progress = Progress())
     try:
         held = task.held_out_examples(request.n)
     except UsageError as error:
-        raise UsageError(f"the rows that it was trained on: {error}") from None
+        raise UsageError(f"cannot read the training rows: {error}") from None
     sampler.batch = request.batch or min(1024, fitting_batch(sampler))
     settings = over_budgets(sampler, request.budgets, request.options)
     about = {"file": Path(task.data).name, "sha256": task.data_sha256(), "n": request.n, "seed": request.seed}

@@ -1,4 +1,4 @@
-"""Word problems that the programs of a checkpoint solve, run in the sandbox; or given programs."""
+"""Accuracy of a checkpoint's programs, or of given ones, on word problems; run in the sandbox."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,12 +24,12 @@ from dbtm.service.progress import Progress
 from dbtm.tasks.gsm8k.data import Example, read
 from dbtm.tasks.gsm8k.synthetic import held_out
 
-SYNTHETIC = 500  # problems, where neither a file nor a number is named
+SYNTHETIC = 500  # problems, if neither a file nor a number is given
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramsEvaluationRequest:
-    """Word problems for the programs of a checkpoint; without one, the programs that a file holds are run."""
+    """Word problems for a checkpoint; without one, the programs of a file are run."""
 
     checkpoint: str | None = None
     programs: Path | None = None  # JSON lines with code and answer, instead of a checkpoint
@@ -38,15 +38,15 @@ class ProgramsEvaluationRequest:
     seed: int = 0  # of the sampler, and of synthetic problems
     budgets: tuple[int, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    tokenizer: str | None = None  # where it is now
+    tokenizer: str | None = None  # its new path
     batch: int | None = None  # None: what fits
-    workers: int | None = None  # programs run side by side; None: one per core
+    workers: int | None = None  # programs run in parallel; None: one per core
     device: str = "auto"
 
 
 @dataclass(frozen=True)
 class ProgramsEvaluation:
-    """Problems solved at every setting."""
+    """Problems solved per setting."""
 
     data: dict[str, Any]
     made: dict[str, Any]
@@ -54,7 +54,7 @@ class ProgramsEvaluation:
     sandbox_without: tuple[str, ...]  # means that this system lacks
     model: dict[str, Any] | None = None  # None: programs of a file
     scores: tuple[ProgramScore, ...] = ()
-    problems: tuple[tuple[ProblemResult, ...], ...] = ()  # for every score
+    problems: tuple[tuple[ProblemResult, ...], ...] = ()  # per score
 
     def document(self) -> dict[str, Any]:
         """The JSON: the rows of a model or, for given programs, the counts themselves."""
@@ -64,7 +64,7 @@ class ProgramsEvaluation:
         return {**counts, "data": self.data, **self.made, **confined}
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Every problem at every setting, as it stands in a file of JSON lines."""
+        """Every problem at every setting, for a file of JSON lines."""
         for score, problems in zip(self.scores, self.problems, strict=True):
             budget = {"nfe": score.settings["nfe"]} if score.settings and "nfe" in score.settings else {}
             for i, problem in enumerate(problems):
@@ -76,7 +76,7 @@ def evaluate_programs(
 ) -> Iterator[ProgramsEvaluation]:
     """Accuracy with intervals and kinds of failure; a result after every setting."""
     if (request.checkpoint is None) == (request.programs is None):
-        raise UsageError("either a checkpoint or a file of programs must be given")
+        raise UsageError("give either a checkpoint or a file of programs")
     sampler, settings, model = None, list[dict[str, Any]](), None
     if request.checkpoint is not None:
         sampler = _programs_model(request.checkpoint, request.device, request.batch, request.tokenizer)
@@ -99,12 +99,12 @@ def _programs_model(checkpoint: str, device: str, batch: int | None, tokenizer: 
     if tokenizer is not None:
         task = sampler.task = replace(task, tokenizer=tokenizer)
     sampler.batch = batch or fitting_batch(sampler)
-    _ = task.layout  # complaints about the tokenizer come at once
+    _ = task.layout  # fails at once if the tokenizer is missing
     return sampler
 
 
 def _problems(request: ProgramsEvaluationRequest) -> tuple[list[Example], dict[str, Any]]:
-    """The problems, and what the JSON says about them."""
+    """The problems, and their description in the JSON."""
     path, wanted = (request.programs, "code") if request.programs is not None else (request.data, "question")
     seed = {} if request.checkpoint is None else {"seed": request.seed}
     if path is None:
@@ -126,7 +126,7 @@ def _program_scores(
         progress.stage(f"running {len(examples)} programs", len(examples))
         yield programs.given_programs(examples, sandbox, Meter(progress))
         return
-    each, meter = 2 * len(examples), Meter(progress)  # every program counts twice: generated, and run
+    each, meter = 2 * len(examples), Meter(progress)  # each program counts twice: generated, and run
     progress.stage(f"solving {len(examples)} problems", len(settings) * each)
     for scored in programs.solve_at(
         sampler, examples, sandbox, settings, seed=request.seed, progress=meter, cancelled=progress.cancelled

@@ -1,4 +1,4 @@
-"""Sudoku puzzles that a checkpoint solves, over settings of its sampler."""
+"""Solve rates of a checkpoint on Sudokus, over sampler settings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from dbtm.tasks.sudoku.task import Sudoku
 
 @dataclass(frozen=True, kw_only=True)
 class SudokuEvaluationRequest:
-    """Puzzles of a file, or `n` new ones for every count of clues."""
+    """Puzzles of a file, or `n` new ones per number of clues."""
 
     checkpoint: str = "sudoku"
     puzzles: Path | None = None
@@ -34,7 +34,7 @@ class SudokuEvaluationRequest:
     seed: int = 2_000_000  # of new puzzles, and of the sampler
     budgets: tuple[int, ...] | None = None  # None: 1 to 16, or the method's own
     kappas: tuple[float, ...] = ()  # empty: the checkpoint's own
-    options: Mapping[str, Any] = field(default_factory=dict)  # others of the sampler
+    options: Mapping[str, Any] = field(default_factory=dict)  # further sampler options
     batch: int | None = None  # None: 1024 on a GPU, else 32
     device: str = "auto"
 
@@ -60,7 +60,7 @@ class SudokuEvaluation:
     made: dict[str, Any]
 
     def document(self) -> dict[str, Any]:
-        """The JSON: one evaluation commits everything, whatever the threshold, and so stands there for each."""
+        """The JSON: one evaluation commits everything at any threshold, so its rate is repeated for each."""
         scores = [each for group in self.sets for score in group.scores for each in self._for_every_threshold(score)]
         return {"rows": [score.document() for score in scores], "model": self.model, "data": self.data, **self.made}
 
@@ -71,13 +71,13 @@ class SudokuEvaluation:
 def evaluate_sudoku(request: SudokuEvaluationRequest, progress: Progress = Progress()) -> Iterator[SudokuEvaluation]:
     """Exact-solve rates; a result after every setting of every set."""
     if (request.puzzles is None) == (not request.clues):
-        raise UsageError("either a file of puzzles or counts of clues must be given")
+        raise UsageError("give either a file of puzzles or numbers of clues")
     sampler = load(request.checkpoint, request.device)
     task = sudoku.sudoku_task(sampler.task)
     sampler.batch = request.batch or (1024 if sampler.device.type == "cuda" else 32)
     settings = sudoku.settings_to_try(sampler, request.budgets, request.kappas, request.options)
     sets, data = _puzzles(request, task, progress)
-    # what the paper's own model costs, by its sizes
+    # the cost of the paper's model
     model = describe_model(sampler, request.checkpoint, request.options) | {
         "paper": cost_of_run(recipe("sudoku-paper"))
     }
@@ -99,7 +99,7 @@ def evaluate_sudoku(request: SudokuEvaluationRequest, progress: Progress = Progr
 def _puzzles(
     request: SudokuEvaluationRequest, task: Sudoku, progress: Progress
 ) -> tuple[tuple[PuzzleSet, ...], dict[str, Any]]:
-    """The sets, and what the JSON says about them."""
+    """The sets, and their description in the JSON."""
     if request.puzzles is not None:
         puzzles_BC, solutions_BC = csvfile.read(request.puzzles)
         n, cells = puzzles_BC.shape
@@ -109,7 +109,7 @@ def _puzzles(
             )
         about = {"file": request.puzzles.name, "sha256": sha256(request.puzzles), "n": n}
         return (PuzzleSet(puzzles_BC, solutions_BC),), about
-    for clues in request.clues:  # complaints come before the work
+    for clues in request.clues:  # errors come before the work
         clue_range(clues, task.box)
         sudoku.refuse_trained(task, clues, request.seed)
     sets = []

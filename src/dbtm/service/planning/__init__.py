@@ -1,4 +1,4 @@
-"""What a run will cost on so many GPUs, before any is used: memory, time, and which layout of its weights fits."""
+"""Estimates a run on a number of GPUs before any is used: memory, time, and the layout of the weights that fits."""
 
 from dataclasses import dataclass, field
 
@@ -12,12 +12,12 @@ from dbtm.service.training import TrainRequest, configuration
 
 MOST_GPUS = 4096
 USABLE = 0.94  # of a GPU's memory: the rest is fragments, libraries and collectives' buffers
-WORTH = 0.9  # a layout is taken before a simpler one if its step takes at most this share of the time
+WORTH = 0.9  # a layout is preferred to a simpler one if its step takes at most this share of the time
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A recipe, what is changed of it, and the machines."""
+    """A recipe, its changed settings, and the machines."""
 
     recipe: str
     method: str | None = None
@@ -28,7 +28,7 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class Option:
-    """One way to lay a run out, and what it costs."""
+    """One layout of a run, and its cost."""
 
     layout: str
     """replicate: whole weights on every GPU; shard: over all of them; hybrid: within a node, whole nodes replicated."""
@@ -48,14 +48,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Plan:
-    """All options, the cheapest that fits first; `best` is None where none fits."""
+    """All options, the cheapest that fits first; `best` is None if none fits."""
 
     config: RunConfig
     gpu: Gpu
     gpus: int
     parameters: int
     flops: float
-    """Of a step, in the mean over the run."""
+    """FLOPs per step, averaged over the run."""
     options: list[Option] = field(default_factory=list)
 
     @property
@@ -66,7 +66,7 @@ class Plan:
         return self.config.train.batch * self.config.shape.length / option.time.total
 
     def seconds(self, option: Option) -> float:
-        """Of the whole run, evaluations and checkpoints left aside."""
+        """Seconds of the whole run, without evaluations and checkpoints."""
         return self.config.train.steps * option.time.total
 
     def gpu_hours(self, option: Option) -> float:
@@ -82,13 +82,13 @@ def plan(request: PlanRequest) -> Plan:
 
 
 def plan_of(config: RunConfig, gpu: Gpu, gpus: int) -> Plan:
-    """The same for a configuration that is there."""
+    """The same for a given configuration."""
     if not 1 <= gpus <= MOST_GPUS:
         raise UsageError(f"a plan is for 1 to {MOST_GPUS:,} GPUs, not {gpus}")
     if config.train.batch % gpus:
         near = max(1, round(config.train.batch / gpus)) * gpus
         raise UsageError(
-            f"train.batch={config.train.batch} does not split over {gpus} GPUs: take a multiple of {gpus}, such as "
+            f"train.batch={config.train.batch} does not split over {gpus} GPUs: use a multiple of {gpus}, such as "
             f"train.batch={near}"
         )
     work = Work(config)
@@ -128,7 +128,7 @@ def _option(work: Work, gpu: Gpu, gpus: int, layout: str, shards: int, recompute
 
 
 def _ranked(options: list[Option]) -> list[Option]:
-    """Those that fit, the fastest first; of nearly equal ones the simplest."""
+    """The options that fit, fastest first; of nearly equal ones the simplest."""
     fitting = [option for option in options if option.fits]
     if fitting:
         fastest = min(option.time.total for option in fitting)

@@ -2,7 +2,7 @@
 
 The H200's matrix peak and bandwidth are those that `dbtm bench step` measured (results/bench-step-*.json). The other
 GPUs are given the same share of their data sheets: 82 % of the dense bfloat16 peak, 87 % of the memory bandwidth. Links
-are data-sheet numbers with the shares that NCCL's collectives usually reach; nothing of them has been measured here.
+are data-sheet numbers with the shares that NCCL's collectives usually reach; they are not measured.
 """
 
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Gpu:
     per_node: int = 8
 
     def ring(self, n: int) -> float:
-        """Bytes per second that a ring of n GPUs moves past each of them; a node's network cards share the work."""
+        """Bytes per second past each GPU in a ring of n; a node's network cards share the work."""
         in_node = LINK_SHARE * self.link
         return in_node if n <= self.per_node else min(in_node, NETWORK_SHARE * self.network * self.per_node)
 
     def latency(self, n: int) -> float:
-        """Seconds of a ring collective of n GPUs beside its transfer."""
+        """Latency in seconds of a ring collective of n GPUs."""
         nodes = -(-n // self.per_node)
         return (min(n, self.per_node) - 1) * HOP_IN_NODE + (nodes - 1) * HOP
 

@@ -1,7 +1,7 @@
 """Bytes per device, by part.
 
 Activations are a line in the sizes, fitted to the twelve measured peaks of results/bench-step-*.json (bfloat16,
-compiled blocks; benchmarks/plan.py fits it again): per token and row alive, BLOCK bytes per channel for every block and
+compiled blocks; benchmarks/plan.py fits it again): per token and row alive, BLOCK bytes per channel per block and
 EDGE bytes per channel outside the blocks.
 """
 
@@ -16,7 +16,7 @@ WEIGHT = 4  # bytes: weights, gradients, averages and optimizer state are float3
 
 
 def step_memory(work: Work, kind: Passes, rows: int, recompute: bool) -> dict[str, float]:
-    """What a pass of so many rows needs beside the state of the run."""
+    """Bytes of a pass over this many rows, besides the state of the run."""
     model, shape = work.config.model, work.config.shape
     wide = 2 if work.config.train.precision == "fp32" else 1
     width = rows * kind.alive * shape.length * model.width
@@ -29,8 +29,8 @@ def step_memory(work: Work, kind: Passes, rows: int, recompute: bool) -> dict[st
 
 
 def state_memory(work: Work, shards: int, frozen: int) -> dict[str, float]:
-    """Weights and what belongs to them, on one of `shards` devices that share them; what stands whole on each device
-    during a step (the weights outside the blocks, two blocks on the way) is `gathered`.
+    """Weights, gradients, averages and optimizer state on one of `shards` devices; `gathered` are the weights that are
+    whole on each device during a step (those outside the blocks, and two blocks).
     """
     P, edge = work.parameters, work.edge
     orthogonal = sum(rows * columns * count for (rows, columns), count in work.matrices.items())

@@ -1,4 +1,4 @@
-"""Seconds of a step on one device, and of what it says to the others.
+"""Seconds per step: computing on one device, and communication with the others.
 
 Computing is FLOPs at a share of the matrix peak and bytes of activations at the memory's bandwidth. Both shares are
 fitted to the twelve measured steps of results/bench-step-*.json (benchmarks/plan.py fits them again).
@@ -23,7 +23,7 @@ class StepTime:
     optimizer: float
     communication: float
     exposed: float
-    """Of the communication, what is not hidden behind computing."""
+    """Communication that is not hidden behind computing."""
 
     @property
     def total(self) -> float:
@@ -41,7 +41,7 @@ def step_bytes(work: Work, units: float) -> float:
 
 
 def compute_seconds(work: Work, gpu: Gpu, gpus: int, recompute: bool) -> float:
-    """Gradients of a device's share of the batch, in the mean over the run's steps."""
+    """Seconds for the gradients of a device's share of the batch, averaged over the run's steps."""
     units = sum(share * kind.units for share, kind in work.phases)
     flops = work.flops
     if recompute:
@@ -53,13 +53,13 @@ def compute_seconds(work: Work, gpu: Gpu, gpus: int, recompute: bool) -> float:
 
 
 def optimizer_seconds(work: Work, gpu: Gpu, shards: int) -> float:
-    """Memory traffic of a device's share of the state, and Muon's products: each matrix once among the shards."""
+    """Seconds for the memory traffic of a device's share of the state, and Muon's products, split among the shards."""
     orthogonal = work.orthogonalising_flops / (EFFICIENCY * gpu.peak)
     return (OPTIMIZER_BYTES * work.parameters / gpu.bandwidth + orthogonal) / shards
 
 
 def step_time(work: Work, gpu: Gpu, gpus: int, shards: int, recompute: bool, micro_batches: int) -> StepTime:
-    """A step where `shards` devices share one copy of the weights and gpus / shards copies are averaged."""
+    """Seconds per step if `shards` devices share one copy of the weights and gpus / shards copies are averaged."""
     compute = compute_seconds(work, gpu, gpus, recompute)
     optimizer = optimizer_seconds(work, gpu, shards)
     in_passes = _sharded_seconds(work, gpu, shards, micro_batches) if shards > 1 else 0.0

@@ -1,4 +1,4 @@
-"""What a run's steps consist of: parameters, FLOPs, network passes. Counted without the run's data or its memory."""
+"""Parameters, FLOPs and network passes of a run's steps, counted without its data or its memory."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from dbtm.methods.base import method_of
 from dbtm.methods.dbtm import Config
 from dbtm.tasks.base import Batch, Task
 
-LOOKS = 64  # steps of a run at which its phase is looked at
-MOST_PHASES = 4  # whose passes are counted
+LOOKS = 64  # steps at which the phase of a run is checked
+MOST_PHASES = 4  # phases whose passes are counted
 
 
 @dataclass(frozen=True)
 class Blank(Task):
-    """Random tokens in place of a task's data: how many passes a step makes does not depend on what is learned."""
+    """Random tokens instead of a task's data: the number of passes per step does not depend on the data."""
 
     name = "blank"
     vocab: int = 128
@@ -43,9 +43,9 @@ class Passes:
     tangent: bool
     """Whether any pass has a tangent."""
     trained: int
-    """Calls of the network that are backpropagated."""
+    """Network calls with a backward pass."""
     read: int
-    """Calls that are not (a teacher's, a target's)."""
+    """Network calls without one (a teacher's, a target's)."""
     last: float
     """Share of `units` in the last part: communication of gradients overlaps with it."""
 
@@ -74,7 +74,7 @@ def _unit(kind: Pass) -> int:
 
 
 class Work:
-    """A run, counted."""
+    """The counts of a run."""
 
     def __init__(self, config: RunConfig):
         self.config = config
@@ -101,7 +101,7 @@ class Work:
 
     @cached_property
     def frozen(self) -> int:
-        """Frozen networks beside the one that is trained (a teacher)."""
+        """Frozen networks besides the trained one (a teacher)."""
         small = replace(self.config.model, width=64, depth=1, heads=1, position_axes=(), backbone="attention")
         return len(method_of(replace(self.config, task=Blank(), model=small)).start().frozen)
 
@@ -124,7 +124,7 @@ class Work:
 
     @cached_property
     def flops(self) -> float:
-        """Of a step over the whole batch, in the mean over the run."""
+        """FLOPs per step over the whole batch, averaged over the run."""
         train = self.config.train
         if isinstance(self.config.method, Config):
             return planned_flops(self.config) / train.steps
@@ -135,7 +135,7 @@ class Work:
 
     @cached_property
     def recomputed_flops(self) -> float:
-        """More of them where activations are recomputed: the trunk's forward pass once more, over the whole batch."""
+        """Extra FLOPs of recomputing activations: one more forward pass of the trunk, over the whole batch."""
         config, shape = self.config, self.config.shape
         trunk = map_flops(config.model, shape) - 4 * shape.length * shape.vocab * config.model.width
         return config.train.batch * trunk * sum(share * kind.with_gradient for share, kind in self.phases)

@@ -1,8 +1,8 @@
 """The referee: methods compared on one task, one network and one trainer, at equal training cost.
 
-The folder is all it remembers. The same request goes on where it was stopped or killed; another one may add methods,
-seeds or budgets of evaluations; several processes may work on one folder, each on runs of its own; folders of other
-machines are merged. The report is drawn from what the folder holds.
+All state is in the folder. The same request resumes after a stop or a kill; another one may add methods, seeds or
+budgets of evaluations; several processes may work on one folder, each on its own runs; folders of other machines can
+be merged. The report is made from the folder.
 """
 
 from dataclasses import dataclass, replace
@@ -32,13 +32,13 @@ class RefereeRequest:
     folder: Path
     methods: tuple[str, ...] = ("all",)
     flops: float | None = None
-    """Training budget of every entry; with neither this nor `minutes`, the task's own."""
+    """Training budget per entry; with neither this nor `minutes`, the task's own."""
     minutes: float | None = None
     seeds: int = 3
     nfe: tuple[int, ...] | None = None
     """Network evaluations to sample at; None: the task's own."""
     n: int | None = None
-    """Samples for every number; None: the task's own."""
+    """Samples per evaluation; None: the task's own."""
     teacher_share: float = TEACHER_SHARE
     data: Path | None = None
     vocab: int | None = None
@@ -47,20 +47,20 @@ class RefereeRequest:
     changes: tuple[str, ...] = ()
     """section.key=value for all entries, LABEL:section.key=value for one."""
     jobs: int | None = None
-    """Runs side by side, each in a process of its own; None: as many as cores, one on a GPU. 0: in this process."""
+    """Parallel runs, each in its own process; None: one per core, one on a GPU. 0: in this process."""
     device: str = "auto"
     retry: bool = False
-    """Try failed runs again."""
+    """Retry failed runs."""
 
     def __post_init__(self):
         if self.task not in COMPARISONS:
-            raise UsageError(f"the referee knows no task '{self.task}'{nearest(self.task, COMPARISONS)}")
+            raise UsageError(f"the referee has no task '{self.task}'{nearest(self.task, COMPARISONS)}")
         if self.seeds < 1 or (self.nfe is not None and min(self.nfe, default=0) < 1):
-            raise UsageError("at least one seed and one number of network evaluations are needed, each at least 1")
+            raise UsageError("seeds and numbers of network evaluations must be at least 1: give at least one of each")
         if self.n is not None and self.n < 2:
-            raise UsageError(f"{self.n} samples say nothing: ask for at least 2")
+            raise UsageError(f"{self.n} samples are too few: use at least 2")
         if self.flops is not None and self.minutes is not None:
-            raise UsageError("a budget is either training FLOPs or minutes of the device: give one of them")
+            raise UsageError("the budget is either training FLOPs or minutes of the device: give only one")
         if not 0 < self.teacher_share < 1:
             raise UsageError(f"a teacher's share of {self.teacher_share} must be above 0 and below 1")
 
@@ -74,7 +74,7 @@ class RefereeResult:
 
 
 def referee(request: RefereeRequest, progress: Progress = Progress()) -> RefereeResult:
-    """Do what is left of a comparison, then write its report."""
+    """Finish a comparison, then write its report."""
     folder = RefereeFolder(request.folder)
     plan = folder.extend(planned(request))
     if request.retry:
@@ -99,14 +99,14 @@ def _side_by_side(request: RefereeRequest) -> int:
 
 
 def planned(request: RefereeRequest) -> Plan:
-    """The plan of a request; every mistake in it is found here, before anything is written."""
+    """The plan of a request; every mistake is reported here, before anything is written."""
     comparison = COMPARISONS[request.task]
     common = tuple(change for change in request.changes if ":" not in change.partition("=")[0])
     wanted = TrainRequest(
         recipe=comparison.recipe, data=request.data, vocab=request.vocab, length=request.length, changes=common
     )
     config = base(wanted, comparison)
-    if hasattr(config.task, "data"):  # what has to be read is read before anything is written
+    if hasattr(config.task, "data"):  # read the data before anything is written
         config.task.batch(np.arange(1))
     n = request.n or comparison.n
     if hasattr(config.task, "evaluate_n"):
@@ -133,14 +133,14 @@ def report(path: Path) -> RefereeResult:
     folder = RefereeFolder(path)
     plan = folder.plan
     if plan is None:
-        raise UsageError(f"{path} holds no comparison: it has no plan.json")
+        raise UsageError(f"{path} is not a comparison: it has no plan.json")
     document, files = write_report(folder, plan)
     return RefereeResult(document, tuple(files))
 
 
 def merge(path: Path, others: tuple[Path, ...], progress: Progress = Progress()) -> RefereeResult:
-    """Take the runs of other folders over, and write the report of all."""
+    """Import the runs of other folders, and write the report of all."""
     kept = RefereeFolder(path).merge(others)
     if kept:
-        progress.note(f"{', '.join(kept)} are in several folders: those of {path}, or of the first, are kept")
+        progress.note(f"{', '.join(kept)} are in several folders: kept from {path}, or from the first folder")
     return report(path)

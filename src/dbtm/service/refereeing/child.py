@@ -1,7 +1,7 @@
-"""One run in a process of its own: python -m dbtm.service.refereeing.child FOLDER LABEL SEED DEVICE
+"""One run in its own process: python -m dbtm.service.refereeing.child FOLDER LABEL SEED DEVICE
 
-A process per run, so that a run that is killed for its memory or crashes takes nothing with it, and its peak memory is
-its own. It ends with its parent: the parent holds the other end of its standard input.
+With a process per run, a run that crashes or is killed for its memory does not affect others, and peak memory is
+measured per run. The child ends with its parent, which holds the other end of its standard input.
 """
 
 import os
@@ -23,7 +23,7 @@ def main() -> None:
     plan = there.plan
     assert plan is not None
     stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())  # the trainer has a handler of its own
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())  # the trainer installs its own handler
     try:
         do(Work(there, plan, Job(label, int(seed)), device, stopping.is_set, isolated=True))
     except BusyError:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """Standard input ends when the parent does, however it ends: then stop as by a signal, saving what is trained."""
+    """Standard input ends when the parent ends: then stop as on a signal, which saves the run."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""What is compared on a task: every method that is registered, on one network, one trainer and one optimizer."""
+"""The entries of a comparison: all registered methods, on one network, one trainer and one optimizer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from dbtm.service.training import TrainRequest, configuration
 PAPER = "dbtm-paper"
 """The entry of DBTM with the paper's settings; 'dbtm' is ours."""
 TIMED = 128
-"""Dimension of the embedding of time, for methods that have one; smaller in networks that are narrower."""
+"""Dimension of the time embedding, for methods with one; smaller in narrower networks."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class Comparison:
     recipe: str
     summary: str
     n: int
-    """Samples, puzzles or problems for every number."""
+    """Samples, puzzles or problems per evaluation."""
     nfe: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
     """Network evaluations to sample at."""
     changes: tuple[str, ...] = ()
     flops: float | None = None
-    """Training budget; None: what the recipe's own run costs."""
+    """Training budget; None: the cost of the recipe's own run."""
     paper: str | None = None
-    """The recipe whose method settings are the paper's for this task; None: the method's defaults, which are."""
+    """The recipe with the paper's method settings for this task; None: the method's defaults are the paper's."""
     judge: str | None = None
     ours: tuple[str, ...] = ()
-    """What our entry of DBTM changes in the recipe for so short a run."""
+    """Changes of our DBTM entry to the recipe, for a short run."""
 
 
 COMPARISONS = {
@@ -49,7 +49,7 @@ COMPARISONS = {
         nfe=(1, 2, 4, 8, 16, 32),  # of eight tokens
         changes=("model.width=48", "model.depth=2"),
         flops=3e11,
-        # later rounds draw from what the context says, which cross-entropy learns beside the one-step map
+        # later rounds draw from the context's distribution, which cross-entropy learns beside the one-step map
         ours=(
             *("method.posterior.weight=3", "method.posterior.spread=1", "method.loss.interpolant_fraction=0.25"),
             *("sample.mean_from=2", "sample.scorer=spread"),
@@ -84,7 +84,7 @@ def base(request: TrainRequest, comparison: Comparison) -> RunConfig:
 
 
 def entries(config: RunConfig, comparison: Comparison, names: Sequence[str]) -> dict[str, Entry]:
-    """The entries by their labels; `all` are all methods that are known, and both kinds of DBTM."""
+    """The entries by label; `all` means all registered methods and both kinds of DBTM."""
     known = [PAPER, *METHODS.names()]
     wanted = known if "all" in names else list(dict.fromkeys(names))
     for name in wanted:
@@ -109,7 +109,7 @@ def _entry(config: RunConfig, comparison: Comparison, name: str) -> Entry:
 
 
 def _taught(entry: Entry, config: RunConfig) -> Entry:
-    """With its teacher, where its settings ask for one."""
+    """The entry, with its teacher if its settings need one."""
     method = method_of(entry.config)
     if "teacher" not in method.needs:
         return replace(entry, teacher=None)
@@ -133,7 +133,7 @@ def _paper(config: RunConfig, comparison: Comparison) -> RunConfig:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """adaLN as wide as the method needs: of a constant where it knows no time."""
+    """adaLN of the width that the method needs: a constant for methods without time."""
     with torch.device("meta"):
         times = method_of(config).build().trunk.times
     wide = min(TIMED, config.model.width) if times else 1
@@ -141,17 +141,17 @@ def _sized(config: RunConfig) -> RunConfig:
 
 
 def default_flops(config: RunConfig, comparison: Comparison) -> float:
-    """The comparison's own budget, or what the recipe's run costs with its own method."""
+    """The comparison's own budget, or the cost of the recipe's run with its own method."""
     return comparison.flops or run_flops(config)
 
 
 def with_changes(found: dict[str, Entry], changes: Sequence[str], config: RunConfig) -> dict[str, Entry]:
-    """Entries with settings of single ones changed: LABEL:section.key=value. Teachers keep those of all."""
-    of: dict[str, list[str]] = {}  # of an entry all at once: one setting may need another
+    """Entries with changes to single ones: LABEL:section.key=value. Teachers keep the common settings."""
+    of: dict[str, list[str]] = {}  # applied together per entry: one setting may need another
     for change in changes:
         label, _, assignment = change.partition(":")
         if label not in found:
-            raise UsageError(f"'{change}' is for '{label}', which is not compared{nearest(label, found)}")
+            raise UsageError(f"'{change}' is for '{label}', which is not in the comparison{nearest(label, found)}")
         of.setdefault(label, []).append(assignment)
     changed = {label: replace(found[label], config=override(found[label].config, all_)) for label, all_ in of.items()}
     return found | {label: _taught(entry, config) for label, entry in changed.items()}

@@ -1,4 +1,4 @@
-"""One run of a comparison: train (a teacher first, where the method has one), sample at every budget, keep a trace."""
+"""One run of a comparison: train (a teacher first, if the method has one), sample at each budget, save a trace."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ from dbtm.train.pace import OPEN
 BUSY, STOPPED, NO_WEIGHTS = 75, 130, 76  # exit codes of a process that does one job
 SAMPLES_SEED = 1_000_000  # added to a run's seed: samples of a run
 TRACE_NFE = 8
-"""Evaluations of the trace that is kept: this many, or the nearest budget."""
+"""Evaluations of the saved trace: this many, or the nearest budget."""
 
 
 class BusyError(Exception):
@@ -40,7 +40,7 @@ class BusyError(Exception):
 
 
 class NoWeightsError(Exception):
-    """A run was merged from elsewhere: its numbers are here, but not what further ones could be drawn from."""
+    """A run was merged from another machine: its numbers are here, but not the weights for further ones."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Work:
     device: str = "auto"
     cancelled: Callable[[], bool] | None = None
     isolated: bool = False
-    """Whether the process does nothing else, so that its peak memory is that of the run."""
+    """Whether the process runs only this job, so that its peak memory is the run's."""
 
     @property
     def path(self) -> Path:
@@ -61,7 +61,7 @@ class Work:
 
 
 def do(work: Work) -> None:
-    """Do what is left of a job; a failure is written down and does not end the comparison."""
+    """Finish a job; a failure is recorded and does not end the comparison."""
     lock = _take(work.path)
     try:
         if work.folder.done(work.job, work.plan):
@@ -78,7 +78,7 @@ def do(work: Work) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Why a run has no numbers, in a line."""
+    """The reason why a run failed, in one line."""
     words = (str(error).strip() or type(error).__name__).split("\n")[0][:300]
     if out_of_memory(error):
         return f"not enough memory ({words})"
@@ -112,7 +112,7 @@ def _train_and_measure(work: Work) -> None:
 
 
 def with_teacher(training: dict[str, Any], teacher: dict[str, Any]) -> dict[str, Any]:
-    """A distilled run's cost is its own and all of its teacher's, also where others share the teacher."""
+    """A distilled run's cost includes its whole teacher, even if others share it."""
     both = {name: training[name] + teacher[name] for name in ("flops", "seconds", "steps", "sequences")}
     peaks = [run["peak_memory"] for run in (training, teacher) if run["peak_memory"] is not None]
     student = {name: training[name] for name in (*both, "peak_memory")}
@@ -128,7 +128,7 @@ def _seeded(config: RunConfig, work: Work) -> RunConfig:
 
 
 def _teacher(work: Work, config: RunConfig, budget: Budget) -> tuple[Path, dict[str, Any]]:
-    """The teacher's checkpoint and its cost, made here where nobody has made it yet."""
+    """The teacher's checkpoint and its cost; trained here if it does not exist yet."""
     path = work.folder.teacher(config.method_name, work.job.seed)
     lock = _take(path)
     try:
@@ -138,7 +138,7 @@ def _teacher(work: Work, config: RunConfig, budget: Budget) -> tuple[Path, dict[
 
 
 def _trained(work: Work, path: Path, config: RunConfig, budget: Budget) -> tuple[Path, dict[str, Any]]:
-    """Train to the end of the budget, from where an earlier process was stopped; what it cost is in training.json."""
+    """Train to the end of the budget, resuming an earlier process; the cost is in training.json."""
     run = path / "run"
     newest = checkpoint.latest(run)
     if (path / "training.json").is_file():
@@ -160,14 +160,14 @@ def _trained(work: Work, path: Path, config: RunConfig, budget: Budget) -> tuple
     step, last = checkpoint.step_of(newest), read_config(newest)
     spent = seconds_trained(run)
     if step < last.train.steps and (budget.minutes is None or spent < 0.9 * 60 * budget.minutes):
-        raise Cancelled  # a signal stopped the trainer: it has saved where it was
+        raise Cancelled  # a signal stopped the trainer, which has saved a checkpoint
     training = _training(work, last, newest, step, spent)
     write(path / "training.json", training)
     return newest, training
 
 
 def _planned_steps(newest: Path) -> int:
-    """The length that a run by the clock has found so far."""
+    """The number of steps that a timed run has settled on so far."""
     steps = read_config(newest).train.steps
     return steps if steps < OPEN else 10**6
 
@@ -188,13 +188,13 @@ def _training(work: Work, config: RunConfig, newest: Path, step: int, seconds: f
 
 
 def seconds_trained(run: Path) -> float:
-    """Seconds in the loop, over all processes that have worked on a run: every one counts its own from 0."""
+    """Seconds in the loop, summed over all processes of a run: each counts from 0."""
     path, total, last = run / "metrics.jsonl", 0.0, 0.0
     for line in path.read_text().splitlines() if path.is_file() else ():
         try:
             now = float(json.loads(line)["seconds"])
         except (ValueError, KeyError, TypeError):
-            continue  # cut off by a kill, or no record of progress
+            continue  # cut off by a kill, or not a progress record
         if now < last:
             total += last
         last = now
@@ -202,7 +202,7 @@ def seconds_trained(run: Path) -> float:
 
 
 def peak_memory(device: torch.device, isolated: bool) -> int | None:
-    """Bytes: of the GPU's tensors, or of a process that has done nothing else; None where that is not known."""
+    """Bytes of the GPU's tensors, or of a process that ran only this job; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if not isolated:
@@ -219,9 +219,11 @@ def peak_memory(device: torch.device, isolated: bool) -> int | None:
 
 
 def _measure(work: Work, trained: Path) -> None:
-    """Rows that are missing, then the trace."""
+    """Measure the missing rows, then the trace."""
     sampler = load(trained, work.device)
-    sampler.task = work.plan.entries[work.job.label].config.task  # which has its held-out examples, and may have moved
+    sampler.task = work.plan.entries[
+        work.job.label
+    ].config.task  # it has the held-out examples, and its data may have moved
     judge = None if work.plan.judge is None else load_judge(work.plan.judge, work.device)
     settings = Settings(work.plan.n, judge, SAMPLES_SEED + work.job.seed, work.cancelled)
     budgets = work.folder.missing(work.job, work.plan) if sampler.has_budget else [None]
@@ -238,14 +240,14 @@ def _measure(work: Work, trained: Path) -> None:
 
 
 def _warm_up(sampler: Sampler, settings: Settings) -> None:
-    """The first evaluation pays for allocations and compilation: before the clock runs."""
+    """Run one evaluation before timing: the first one includes allocation and compilation."""
     task: Any = sampler.task
     options: dict[str, Any] = {"nfe": 1} if sampler.has_budget else {}
     sampler.sample(**given_input(task, 1), seed=settings.seed, **options)
 
 
 def given_input(task: Any, n: int) -> dict[str, Any]:
-    """What all methods are given for the trace: the first held-out prompts, or nothing."""
+    """The given tokens of the trace, the same for all methods: the first held-out prompts, or none."""
     examples = task.held_out_examples(n)
     if examples is None or examples.prompt is None or not np.asarray(examples.prompt).any():
         return {"n": n}
@@ -253,7 +255,7 @@ def given_input(task: Any, n: int) -> dict[str, Any]:
 
 
 def _trace(sampler: Sampler, plan: Plan) -> dict[str, Any]:
-    """One sample on the input that all methods have, by the same seed."""
+    """One sample on the common input, with the common seed."""
     nearest = min(plan.nfe, key=lambda nfe: abs(nfe - TRACE_NFE))
     options: dict[str, Any] = {"nfe": nearest} if sampler.has_budget else {}
     trace = sampler.sample(**given_input(sampler.task, 1), seed=0, trace=True, **options)
@@ -261,7 +263,7 @@ def _trace(sampler: Sampler, plan: Plan) -> dict[str, Any]:
 
 
 def trace_document(trace: Trace) -> dict[str, Any]:
-    """As `Trace` holds it, in plain lists."""
+    """A `Trace` as plain lists."""
 
     def plain(x: np.ndarray | None) -> Any:
         return None if x is None else x.tolist()

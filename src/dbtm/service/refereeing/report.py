@@ -27,7 +27,7 @@ FIGURES = {
 
 
 def write_report(folder: RefereeFolder, plan: Plan) -> tuple[dict[str, Any], list[Path]]:
-    """referee.json and what is drawn from it."""
+    """Write referee.json, and the tables and figures made from it."""
     document = outcome(folder, plan)
     paths = [folder.path / name for name in ("referee.json", "referee.md", "referee.html")]
     write(paths[0], document)
@@ -51,7 +51,7 @@ def write_report(folder: RefereeFolder, plan: Plan) -> tuple[dict[str, Any], lis
 
 
 def read_traces(folder: RefereeFolder, plan: Plan) -> list[Shown]:
-    """One for every entry that has one: that of its first seed."""
+    """A trace per entry, of its first seed, if there is one."""
     out = []
     for entry in plan.entries.values():
         for job in (Job(entry.label, seed) for seed in plan.seeds):
@@ -63,7 +63,7 @@ def read_traces(folder: RefereeFolder, plan: Plan) -> list[Shown]:
 
 
 def _checked(entry: Entry, document: dict[str, Any], path: Path) -> Shown:
-    """A trace that is not what the entry's task makes is refused, whatever is wrong with it."""
+    """Refuse a trace that does not fit the entry's task, whatever is wrong with it."""
     try:
         return _shown(entry, document)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -86,12 +86,12 @@ def _grid(label: str, facts: str, task: Sudoku, trace: Trace) -> Shown:
 
 
 def _blanked(state: Round, task: Task) -> Round:
-    """Ids beyond the vocabulary (a mask) stand for nothing yet."""
+    """Ids beyond the vocabulary (a mask) are positions without a token."""
     return Round(np.where(state.tokens >= task.vocab, -1, state.tokens), state.committed, state.score, state.time)
 
 
 def trace_of(document: dict[str, Any]) -> Trace:
-    """A trace as it was kept."""
+    """A saved trace."""
 
     def array(values: Any, kind: type) -> Any:
         return None if values is None else np.array(values, dtype=kind)

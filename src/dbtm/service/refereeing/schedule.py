@@ -1,4 +1,4 @@
-"""Runs side by side, each in a process of its own, until nothing is left that this machine can do."""
+"""Parallel runs, each in its own process, until all runs that this machine can do are done."""
 
 import os
 import subprocess
@@ -15,13 +15,13 @@ from dbtm.service.progress import Cancelled, Progress
 from dbtm.service.refereeing.job import BUSY, NO_WEIGHTS, STOPPED, BusyError, NoWeightsError, Work, do
 from dbtm.service.refereeing.watching import Watcher
 
-PATIENCE = 20.0  # seconds that a child has to save what it has trained
-_ASK = 0.2  # seconds between looks at the children
+PATIENCE = 20.0  # seconds that a child has to save its run
+_ASK = 0.2  # seconds between checks of the children
 
 
 @dataclass
 class Child:
-    """A run at work."""
+    """A running job."""
 
     job: Job
     process: subprocess.Popen
@@ -29,7 +29,7 @@ class Child:
 
 @dataclass
 class Schedule:
-    """Jobs that wait, those at work, and those that another process works on."""
+    """Waiting jobs, running jobs, and jobs of other processes."""
 
     folder: RefereeFolder
     plan: Plan
@@ -40,7 +40,7 @@ class Schedule:
 
 
 def run_in_processes(folder: RefereeFolder, plan: Plan, jobs: int, device: str, progress: Progress) -> None:
-    """All jobs that are not done, at most `jobs` at a time."""
+    """Run all unfinished jobs, at most `jobs` at a time."""
     todo = [job for job in plan.jobs() if not folder.done(job, plan)]
     schedule, watcher = Schedule(folder, plan, device, todo), Watcher(folder, plan, progress)
     with _ended(schedule):
@@ -64,7 +64,7 @@ def _start(folder: RefereeFolder, job: Job, device: str, side_by_side: int) -> s
     path = folder.run(job)
     path.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)
-    if side_by_side > 1:  # cores are shared by runs, which beats sharing each small product among cores
+    if side_by_side > 1:  # one core per run is faster than splitting small products over cores
         environment |= {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // side_by_side))}
     words = [sys.executable, "-m", "dbtm.service.refereeing.child", str(folder.path), job.label, str(job.seed), device]
     with open(path / "log.txt", "ab") as log:
@@ -72,16 +72,18 @@ def _start(folder: RefereeFolder, job: Job, device: str, side_by_side: int) -> s
 
 
 def _ended_one(schedule: Schedule, child: Child, progress: Progress) -> None:
-    """What the end of a child means: done, failed (it has written why), busy elsewhere, or killed."""
+    """Handle the end of a child: done, failed (it has recorded why), busy elsewhere, or killed."""
     code, job, folder = child.process.returncode, child.job, schedule.folder
     if child.process.stdin:
         child.process.stdin.close()
     if code == BUSY:
         schedule.elsewhere.append(job)
     elif code == STOPPED:
-        raise Cancelled  # somebody has stopped it: stop all
+        raise Cancelled  # the child was stopped: stop all
     elif code == NO_WEIGHTS:
-        progress.note(f"{job.name} was merged from a machine that has its weights: it gets no further rows here")
+        progress.note(
+            f"{job.name} was merged from another machine, which has its weights: it gets no further rows here"
+        )
     elif code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         hint = ": the system may have run out of memory" if code == -9 else f": see {folder.run(job) / 'log.txt'}"
@@ -92,9 +94,9 @@ def _ended_one(schedule: Schedule, child: Child, progress: Progress) -> None:
 
 
 def _look_elsewhere(schedule: Schedule) -> None:
-    """Runs of other processes: done by now, or given up there and to be done here."""
+    """Check the runs of other processes: done by now, or abandoned and to be done here."""
     left = [job for job in schedule.elsewhere if not schedule.folder.done(job, schedule.plan)]
-    schedule.elsewhere = [job for job in left if _held(schedule.folder, job)]  # a child would find that out in seconds
+    schedule.elsewhere = [job for job in left if _held(schedule.folder, job)]  # a child would need seconds to find out
     schedule.waiting = [job for job in left if job not in schedule.elsewhere]
     if left:
         time.sleep(5 * _ASK)
@@ -110,7 +112,7 @@ def _held(folder: RefereeFolder, job: Job) -> bool:
 
 @contextmanager
 def _ended(schedule: Schedule) -> Iterator[None]:
-    """Children do not outlive the schedule; asked to stop, they save what they have trained."""
+    """Stop the children with the schedule; they save their runs."""
     try:
         yield
     finally:
@@ -126,7 +128,7 @@ def _ended(schedule: Schedule) -> Iterator[None]:
 
 
 def run_here(folder: RefereeFolder, plan: Plan, device: str, progress: Progress) -> None:
-    """All jobs one after the other in this process: for methods that only this process knows."""
+    """Run all jobs in turn in this process: for methods registered only here."""
     from contextlib import redirect_stderr
 
     waiting, watcher = [job for job in plan.jobs() if not folder.done(job, plan)], Watcher(folder, plan, progress)

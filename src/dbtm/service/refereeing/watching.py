@@ -1,4 +1,4 @@
-"""How far a comparison is, read from its folder: runs done, the runs at hand, and the time left."""
+"""Progress of a comparison, read from its folder: finished runs, current runs, and the time left."""
 
 import json
 import time
@@ -11,13 +11,13 @@ from dbtm.service.progress import Progress
 from dbtm.service.refereeing.job import seconds_trained
 from dbtm.train.display import clock
 
-_EVERY = 1.0  # seconds between looks
+_EVERY = 1.0  # seconds between checks
 UNITS = 100  # of a run: 70 for training, 30 for its rows
 _TRAINING = 70
 
 
 class Watcher:
-    """Tells a listener how far all runs are, and what those at hand do."""
+    """Reports the progress of all runs, and the current work."""
 
     def __init__(self, folder: RefereeFolder, plan: Plan, progress: Progress):
         self.folder, self.plan, self.progress = folder, plan, progress
@@ -29,7 +29,7 @@ class Watcher:
         progress.advance(self.first)
 
     def look(self, working: Sequence[Job]) -> None:
-        """At most once a second; at the end, with nothing at work, in any case."""
+        """Report at most once a second; always at the end, when nothing is running."""
         now = time.monotonic()
         if working and now - self.last < _EVERY:
             return
@@ -46,14 +46,14 @@ class Watcher:
         self.progress.now(f"{len(self.finished)} of {len(self.jobs)} runs done; " + "; ".join(words))
 
     def left(self, done: int, now: float) -> float | None:
-        """Seconds until all is done, at the pace so far; None at the beginning."""
+        """Seconds left at the pace so far; None at the start."""
         gained, spent = done - self.first, now - self.started
         if gained < UNITS // 4:
             return None
         return spent * (UNITS * len(self.jobs) - done) / gained
 
     def part(self, job: Job) -> tuple[int, str]:
-        """Units of a run that are done, and what it is at."""
+        """Finished units of a run, and its current work."""
         if self.folder.training(job) is not None:
             rows = len(self.folder.rows(job))
             return _TRAINING + (UNITS - _TRAINING) * rows // (len(self.plan.nfe) + 1), f"sampling ({rows} budgets done)"
@@ -69,7 +69,7 @@ class Watcher:
         return round(_TRAINING * (share + (1 - share) * done)), what
 
     def trained(self, path: Path, share: float) -> tuple[float, str]:
-        """Part of a training that is done, and its step: of its steps or, by the clock, of its minutes."""
+        """Finished share of a training run, of its steps or of its minutes, and its step."""
         step = int(last_record(path / "run" / "metrics.jsonl").get("step", 0))
         if self.plan.budget.minutes is not None:
             minutes = share * self.plan.budget.minutes
@@ -80,7 +80,7 @@ class Watcher:
 
 
 def last_record(path: Path) -> dict[str, Any]:
-    """The last whole record of a file."""
+    """The last complete record of a file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4096))

@@ -1,4 +1,4 @@
-"""What the registry says of a table or figure: one small entry each."""
+"""The registry's entry for a table or figure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ from dbtm.service.reproduction.steps.training import Train
 from dbtm.service.reproduction.table import Table
 
 Found = Mapping[str, dict[str, Any]]
-"""The results of a plan's steps, by the names they have there."""
+"""The results of a plan's steps, by name."""
 SCALES = ("small", "paper")
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much work a small plan is. `TRIAL` is for tests: it does everything and learns nothing."""
+    """The size of a small plan. `TRIAL` is for tests: it does every step and learns nothing."""
 
     name: str
     text_steps: int = 400
     ril_steps: int = 100
-    """Of the second stage, and of a rival that is distilled."""
+    """Steps of the second stage, and of a distilled rival."""
     samples: int = 32
     sudoku_steps: int = 300
     puzzles: int = 40
@@ -47,32 +47,32 @@ class Plan:
     differs: str = ""
     """How the setting differs from the paper's, in a sentence."""
     tag: str = ""
-    """What our numbers are of, in two or three words, where that is not what the paper's are of."""
+    """What our numbers are measured on, in two or three words, if it differs from the paper."""
     notes: tuple[str, ...] = ()
     draw: Callable[[Found], Figure] | None = None
     texts: Callable[[Found], dict[str, str]] | None = None
     files: tuple[str, ...] = ()
-    """Steps whose own drawings are the figure."""
+    """Steps whose drawings are the figure."""
 
     def order(self) -> list[Step]:
         return in_order(self.steps)
 
     def fingerprint(self) -> str:
-        """The same as long as the work is the same, whatever a user brings along."""
+        """A digest of the work, independent of the user's data."""
         return digest([step.identity(Resources()) for step in self.order()])
 
     def recipes(self) -> list[str]:
-        """The recipes that are trained, with their methods."""
+        """The trained recipes, with their methods."""
         runs = (step for step in self.order() if isinstance(step, Train))
         return list(dict.fromkeys(step.about().removeprefix("training ") for step in runs))
 
     def models(self) -> list[str]:
-        """Models of the package that are sampled."""
+        """Packaged models that are sampled."""
         named = (getattr(step, "model", None) for step in self.order())
         return list(dict.fromkeys(name for name in named if isinstance(name, str)))
 
     def data(self) -> list[str]:
-        """A user's data that it needs, by name."""
+        """Names of the user's data that it needs."""
         steps = [step for step in self.order() if isinstance(step, Train | Answered)]
         return list(dict.fromkeys(step.data for step in steps if isinstance(step.data, str)))
 
@@ -80,7 +80,7 @@ class Plan:
         return next((step.judge for step in self.order() if isinstance(step, Judged)), None)
 
     def gpu(self) -> bool:
-        """Whether it is of a size that only a GPU trains."""
+        """Whether it needs a GPU."""
         return any(isinstance(step, Train) and not step.small for step in self.order())
 
 
@@ -93,13 +93,13 @@ class Entry:
     """What it shows, in our words."""
     small: Callable[[Size], Plan]
     paper: Callable[[], Plan] | None = None
-    """None: the small one is the paper's already."""
+    """None: the small plan is the paper's."""
     standing: Callable[[], Table] | None = None
-    """Our numbers that stand in results/."""
+    """Our numbers in results/."""
     sources: tuple[str, ...] = field(default=())
     """The files there that `standing` reads."""
     standing_of: str = ""
-    """What those numbers are of, where that is not what the paper's are of."""
+    """What those numbers are measured on, if it differs from the paper."""
 
     def plan(self, scale: str) -> Plan:
         if scale == "paper" and self.paper is not None:
@@ -108,5 +108,5 @@ class Entry:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing in it depends on a scale."""
+        """Whether it is the same at both scales."""
         return self.paper is None

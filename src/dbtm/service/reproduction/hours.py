@@ -1,4 +1,4 @@
-"""GPU hours of a plan: FLOPs by the cost counter, over the rate at which a step like it was measured."""
+"""GPU hours of a plan: counted FLOPs over the measured rate of a similar step."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ class Hours:
 
 
 def rate(recipe: str) -> tuple[float, str, str]:
-    """FLOPs per second of the measured step that is nearest to a recipe's, whose it is, and on what it ran."""
+    """FLOPs per second of the measured step nearest to a recipe's, its recipe, and its hardware."""
     family = recipe.partition("-")[0]
     name = {"sudoku": "sudoku-paper", "owt": "owt"}.get(family, "lm1b")
     bench = results.read(f"bench-step-{name}")
@@ -51,7 +51,7 @@ def training_hours(config: RunConfig) -> Hours:
 
 
 def _slower(config: RunConfig) -> float:
-    """A step with linear mixers in three blocks of four over one with attention, as measured at this length."""
+    """Measured time of a step with linear mixers in three of four blocks over one with attention, at this length."""
     if config.model.backbone != "delta":
         return 1.0
     rows = results.read(_BACKBONES)["rows"]
@@ -61,7 +61,7 @@ def _slower(config: RunConfig) -> float:
 
 
 def hours(steps: list[Step]) -> list[Hours]:
-    """Of every run of the paper's size, and of the samples that are drawn and judged."""
+    """Hours of each run of the paper's size, and of drawing and judging samples."""
     found = [training_hours(step.configuration()) for step in steps if isinstance(step, Train) and not step.small]
     drawn = sum(_sampling(step) for step in steps)
     return [*found, Hours(drawn, "samples drawn and judged, by the same counter and rates")] if drawn else found

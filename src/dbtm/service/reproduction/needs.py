@@ -1,4 +1,4 @@
-"""What a plan needs and what of it is missing here."""
+"""The requirements of a plan, and those missing here."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,7 @@ from dbtm.service.reproduction.steps.base import Resources
 
 
 def total_hours(plan: Plan) -> tuple[float, list[Hours]]:
-    """GPU hours of a plan of the paper's size, and what they are made of."""
+    """GPU hours of a plan of the paper's size, and their parts."""
     parts = hours(plan.order())
     return sum(each.hours for each in parts), parts
 
@@ -22,7 +22,7 @@ def lacking_data(plan: Plan, resources: Resources) -> list[str]:
 
 
 def lacking_judge(plan: Plan, resources: Resources) -> str | None:
-    """The judge whose program is not installed; weights are fetched when they are first used."""
+    """The judge whose package is not installed; weights are fetched on first use."""
     judge = None if plan.judge() is None else resources.judge or plan.judge()
     if judge in (None, "none", "smollm2") or str(judge).endswith(".gguf"):
         return None
@@ -40,7 +40,7 @@ def lacks_gpu(plan: Plan, resources: Resources) -> bool:
 
 
 def missing(plan: Plan, resources: Resources) -> list[str]:
-    """Everything that keeps a plan from running here, in words."""
+    """All reasons why a plan cannot run here, in words."""
     found = [f"the data '{name}' is missing" for name in lacking_data(plan, resources)]
     if judge := lacking_judge(plan, resources):
         found.append(f"the judge {judge} needs transformers: pip install 'dbtm[hf]'")

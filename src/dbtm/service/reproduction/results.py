@@ -1,4 +1,4 @@
-"""The paper's numbers, and ours that stand in results/: within an installed package, or beside it in a checkout."""
+"""The paper's numbers, and ours in results/: inside an installed package, or beside it in a checkout."""
 
 import json
 from functools import lru_cache
@@ -12,7 +12,7 @@ from dbtm.service.reproduction.table import Table
 
 @lru_cache(maxsize=1)
 def folder() -> Path:
-    """Where the JSON files of results/ are."""
+    """The folder of the JSON files of results/."""
     package = Path(str(files("dbtm")))
     places = (package / "results", package.parents[1] / "results")
     for place in places:
@@ -32,7 +32,7 @@ def there(name: str) -> bool:
 
 
 def ran_small(label: str) -> dict[str, Any] | None:
-    """What an entry's command printed at the small scale when it was last recorded, and its CPU time."""
+    """The recorded output of an entry's command at the small scale, and its CPU time."""
     return read("reproduce-small")["entries"].get(label) if there("reproduce-small") else None
 
 

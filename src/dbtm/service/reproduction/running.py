@@ -1,4 +1,4 @@
-"""Doing what a table or figure needs, from where it was left, and writing what came out."""
+"""Runs the remaining steps of a table or figure, and writes the result."""
 
 import json
 import time
@@ -35,7 +35,7 @@ class ReproductionRequest:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came out."""
+    """The result."""
 
     entry: Entry
     plan: Plan
@@ -44,7 +44,7 @@ class Reproduction:
 
 
 class Overall(Progress):
-    """A listener's view of one step among several: its stages are reported with the step's number and the time left."""
+    """Progress of one step among several: reports its stages with the step's number and the time left."""
 
     def __init__(self, progress: Progress, steps: list[Step]):
         self.progress, self.steps = progress, steps
@@ -60,7 +60,7 @@ class Overall(Progress):
             self.spent += step.seconds
 
     def left(self) -> str:
-        """The time that is left, by what the steps so far took against what they were thought to take."""
+        """The time left, from the actual and the estimated time of the steps so far."""
         rest = sum(step.seconds for step in self.steps) - self.done
         took = time.monotonic() - self.started
         pace = took / self.spent if self.spent else 1.0
@@ -99,7 +99,7 @@ def reproduce(request: ReproductionRequest, progress: Progress = Progress()) -> 
 
 @contextmanager
 def _of_whole_results(space: Workspace) -> Iterator[None]:
-    """Results on the disk may be damaged in more ways than can be listed; a table of them is made or refused."""
+    """Make the table, or refuse the results on disk if they are damaged in any way."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
@@ -129,11 +129,11 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be a folder for what is reproduced: {error.strerror}") from None
+        raise UsageError(f"cannot use {folder} as the folder for the results: {error.strerror}") from None
 
 
 def _describe(step: Step, space: Workspace) -> None:
-    """What the folder of a step is about, for people."""
+    """The description of a step, for its folder."""
     text = json.dumps(step.identity(space.resources), indent=1, default=str) + "\n"
     write_bytes(space.folder(step) / "step.json", text.encode())
 
@@ -145,7 +145,7 @@ def _result(space: Workspace, step: Step) -> dict[str, Any]:
 
 
 def compare(entry: Entry, plan: Plan, scale: str, found: Found) -> Comparison:
-    """Ours beside the paper's, and beside what stands in results/."""
+    """Our numbers beside the paper's and those in results/."""
     whose = f"{scale} ({plan.tag})" if plan.tag else scale
     ours, paper = plan.table(found), papers_table(entry.label)
     return Comparison(
@@ -163,7 +163,7 @@ def compare(entry: Entry, plan: Plan, scale: str, found: Found) -> Comparison:
 
 
 def _unequal(entry: Entry, ours: Table, paper: Table) -> Iterator[str]:
-    """Of a table that should be the paper's own: where it is not."""
+    """Deviations of a table that should equal the paper's."""
     if not entry.exact or not entry.label.startswith("tab:") or entry.plan("small").differs:
         return
     cells = [
@@ -236,7 +236,7 @@ def as_markdown(comparison: Comparison, caption: str, drawings: list[Path]) -> s
 
 
 def finished(entry: Entry, scale: str, out: Path) -> bool:
-    """Whether an entry's numbers are there, by the plan that it has now: a plan changes with recipes and methods."""
+    """Whether an entry's numbers exist for its current plan, which changes with recipes and methods."""
     path = out / f"{stem(entry.label, scale)}.json"
     if not path.is_file():
         return False

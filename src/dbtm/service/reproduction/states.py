@@ -1,4 +1,4 @@
-"""Where every table and figure stands: done here, possible now, or what it waits for."""
+"""The state of each table and figure: done here, possible now, or what is missing."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,12 @@ from dbtm.service.reproduction.steps.base import Resources
 
 @dataclass(frozen=True)
 class State:
-    """An entry at both scales, and what stands in results/."""
+    """An entry at both scales, and our numbers in results/."""
 
     entry: Entry
     by_scale: dict[str, str]
     results: str
-    """Files of results/ with our numbers; empty where there are none."""
+    """Files of results/ with our numbers; empty if there are none."""
 
 
 def state_of(entry: Entry, out: Path, resources: Resources) -> State:

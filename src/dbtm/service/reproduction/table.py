@@ -1,11 +1,11 @@
-"""A table of the paper, or of ours: rows and columns by name, so that both can stand side by side."""
+"""A table of the paper, or of ours: rows and columns by name, to compare both."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 Value = float | str | list[float | None] | None
-"""A number, words, or [perplexity, entropy]; None where there is none."""
+"""A number, words, or [perplexity, entropy]; None for no value."""
 Rows = dict[str, dict[str, Value]]
 
 
@@ -27,13 +27,13 @@ class Table:
         return self.rows.get(row, {}).get(column)
 
     def count(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return sum(value is not None for cells in self.rows.values() for value in cells.values())
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours beside the paper's: the rows that either has, the paper's first."""
+    """Our table beside the paper's: the rows of both, the paper's first."""
 
     label: str
     scale: str
@@ -42,11 +42,11 @@ class Comparison:
     differs: str = ""
     """How our setting differs from the paper's, in a sentence."""
     standing: Table | None = None
-    """What stands in results/, measured at another time."""
+    """Our numbers in results/, measured earlier."""
     standing_of: str = ""
-    """What those numbers are of, in a few words."""
+    """What those numbers are measured on, in a few words."""
     sources: tuple[str, ...] = ()
-    """The files that `standing` is from."""
+    """The files of `standing`."""
     notes: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     """Samples to show, by a title."""
@@ -60,7 +60,7 @@ class Comparison:
         return list(dict.fromkeys(row for table in tables for row in table.rows))
 
     def lines(self) -> Iterator[tuple[str, str, list[Value]]]:
-        """(row, whose, values by column): of every row ours, what stands in results/, the paper's, where they are."""
+        """(row, source, values by column): per row ours, ours in results/, and the paper's, if present."""
         columns = self.columns()
         stands = f"ours, results/ ({self.standing_of})" if self.standing_of else "ours, results/"
         sides = [(f"ours, {self.scale}", self.ours), (stands, self.standing), ("paper", self.paper)]
@@ -71,7 +71,7 @@ class Comparison:
                     yield row, whose, values
 
     def document(self) -> dict[str, Any]:
-        """The JSON, without what differs from one run of the same command to another."""
+        """The JSON, without values that differ between runs of the same command."""
         return {
             "label": self.label,
             "scale": self.scale,
@@ -89,7 +89,7 @@ class Comparison:
 
 
 def shown(value: Value) -> str:
-    """A value as it is printed: 85.5 (3.92) for a perplexity with its entropy, a dash where there is none."""
+    """A value as it is printed: 85.5 (3.92) for a perplexity with its entropy, a dash for no value."""
     if value is None:
         return "-"
     if isinstance(value, str):

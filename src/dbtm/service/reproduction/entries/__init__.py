@@ -1,1 +1,1 @@
-"""The registry's entries, a module for every kind."""
+"""The registry's entries, a module per kind."""

@@ -1,7 +1,7 @@
-"""What a step is: a piece of work with a folder of its own, done once, no matter who asks for it.
+"""A step: a piece of work with its own folder, done once for all tables that need it.
 
-A step is plain data. Its folder is named after a digest of that data, so that two tables that need the same run share
-it, and a command that was killed finds what it has done. `result.json` is written last: a folder that has it is done.
+A step is plain data. Its folder is named after a digest of that data, so that tables share equal runs, and
+a killed command finds its finished work. `result.json` is written last: a folder that has it is done.
 """
 
 import dataclasses
@@ -22,23 +22,23 @@ RESULT = "result.json"
 
 @dataclass(frozen=True)
 class Resources:
-    """What a user brings along."""
+    """The user's data and judge."""
 
     data: Mapping[str, Path] = field(default_factory=dict)
     """Prepared sets and files by name: text, lm1b, owt, tinygsm, gsm8k."""
     judge: str | None = None
-    """Of text; None: the plan's own. `none`: entropy alone is measured."""
+    """The judge of text; None: the plan's own. `none`: only entropy is measured."""
     device: str = "auto"
 
     def find(self, name: str) -> Path:
         if name not in self.data:
-            raise UsageError(f"the data '{name}' is needed: name where it lies")
+            raise UsageError(f"the data '{name}' is missing: give its path")
         return self.data[name]
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """The folder of all that is reproduced, and what the user brought."""
+    """The folder for the results, and the user's data and judge."""
 
     out: Path
     resources: Resources = field(default_factory=Resources)
@@ -47,7 +47,7 @@ class Workspace:
         return self.out / "steps" / f"{step.title(self.resources)}-{digest(step.identity(self.resources))[:10]}"
 
     def result(self, step: "Step") -> dict[str, Any] | None:
-        """What a step has found; None where it is not done."""
+        """The result of a step; None if it is not done."""
         path = self.folder(step) / RESULT
         if not path.is_file():
             return None
@@ -79,7 +79,7 @@ class Step(ABC):
                 yield value
 
     def identity(self, resources: Resources) -> dict[str, Any]:
-        """Everything that its result depends on."""
+        """All that its result depends on."""
         values: dict[str, Any] = {"step": type(self).__name__}
         for each in dataclasses.fields(self):
             if each.compare:
@@ -89,15 +89,15 @@ class Step(ABC):
 
     @abstractmethod
     def title(self, resources: Resources) -> str:
-        """A word or two: the beginning of its folder's name."""
+        """A word or two: the start of its folder's name."""
 
     @abstractmethod
     def about(self) -> str:
-        """What it does, for those who watch."""
+        """What it does, for progress lines."""
 
     @abstractmethod
     def run(self, space: Workspace, progress: Progress) -> dict[str, Any]:
-        """Do it, from where it was left, and return the result as it stands in the JSON."""
+        """Do or resume it, and return the result as in the JSON."""
 
 
 def digest(value: Any) -> str:
@@ -105,7 +105,7 @@ def digest(value: Any) -> str:
 
 
 def in_order(steps: Mapping[str, Step]) -> list[Step]:
-    """All steps and those that they read, each once, inputs first."""
+    """All steps and their inputs, each once, inputs first."""
     found: dict[Step, None] = {}
 
     def visit(step: Step) -> None:
@@ -119,7 +119,7 @@ def in_order(steps: Mapping[str, Step]) -> list[Step]:
 
 
 def input_result(space: Workspace, step: Step) -> dict[str, Any]:
-    """The result of a step that was done before."""
+    """The result of a finished step."""
     found = space.result(step)
     assert found is not None, f"{step.about()} is not done"
     return found

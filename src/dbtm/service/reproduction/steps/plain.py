@@ -34,7 +34,7 @@ class TheoryFigure(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Computed(Step):
-    """Numbers that a function of the package gives, by its dotted name."""
+    """The numbers returned by a function of the package, given by its dotted name."""
 
     function: str
 

@@ -12,7 +12,7 @@ from dbtm.service.reproduction.steps.training import Train, checkpoint_of
 
 @dataclass(frozen=True, kw_only=True)
 class Answered(Step):
-    """Problems solved at every budget; the programs run in the sandbox."""
+    """Problems solved per budget; the programs run in the sandbox."""
 
     model: Train
     budgets: tuple[int, ...]
@@ -58,12 +58,12 @@ class Answered(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenOne(Step):
-    """One program, round by round: how much of it is committed, and what it reads."""
+    """One program, round by round: committed tokens and text."""
 
     model: Train
     nfe: int = 32
     number: int = 0
-    """Which of the held-out problems."""
+    """Index of the held-out problem."""
     kappa: float = 0.9
     at: int | None = None
 

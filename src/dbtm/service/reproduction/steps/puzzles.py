@@ -8,12 +8,12 @@ from dbtm.service.progress import Progress
 from dbtm.service.reproduction.steps.base import Resources, Step, Workspace
 from dbtm.service.reproduction.steps.training import Train, checkpoint_of
 
-SEED = 2_000_000  # of puzzles that nobody trains on
+SEED = 2_000_000  # of held-out puzzles
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solved(Step):
-    """Exact-solve rates at every count of clues, budget and threshold."""
+    """Exact-solve rates by number of clues, budget and threshold."""
 
     model: "Train | str"
     clues: tuple[int, ...]
@@ -45,7 +45,7 @@ class Solved(Step):
         return {"rows": sorted(rows, key=lambda row: (row["clues"], row["budget"])), "n": self.n, "model": model}
 
     def _solve(self, space: Workspace, clues: int, budget: int, path: Any, progress: Progress) -> dict[str, Any]:
-        """One record for a count of clues at a budget: solved by threshold."""
+        """One record per number of clues and budget: solved by threshold."""
         from dbtm.service.evaluation.sudoku import SudokuEvaluationRequest, evaluate_sudoku
 
         request = SudokuEvaluationRequest(

@@ -1,7 +1,7 @@
-"""Short stories of two sentences: English that a map of 64 channels learns to write in a minute on a CPU.
+"""Short stories of two sentences, which a map of 64 channels learns to write in a minute on a CPU.
 
-What makes a story right is joint: the verb decides which objects follow it, and the second sentence has the pronoun of
-the first one's subject. Tokens that are drawn independently get both wrong, and a judge notices.
+Tokens depend on each other: the verb decides which objects follow it, and the second sentence has the pronoun of the
+first one's subject. Tokens drawn independently get both wrong, which raises the judge's perplexity.
 """
 
 import numpy as np

@@ -12,7 +12,7 @@ from dbtm.service.reproduction.steps.base import Resources, Step, Workspace
 from dbtm.service.reproduction.steps.training import Train, checkpoint_of
 
 Setting = tuple[str, str, tuple[tuple[str, Any], ...]]
-"""Row, column, and the options of the sampler whose number stands there."""
+"""Row, column, and the sampler options of a cell."""
 
 
 def setting(row: str, column: str, **options: Any) -> Setting:
@@ -27,17 +27,17 @@ def _judge(name: str, device: str) -> Judge:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(Step):
-    """n samples for every setting: perplexity under the judge and entropy."""
+    """n samples per setting: perplexity under the judge and entropy."""
 
     model: "Train | str"
     settings: tuple[Setting, ...]
     n: int = 64
     at: int | None = None
-    """The step of the run whose checkpoint is sampled; None: the last."""
+    """Training step of the sampled checkpoint; None: the last."""
     judge: str = "smollm2"
-    """Where the user names none."""
+    """The default judge."""
     real: bool = False
-    """Judge real held-out text too, where the model has its data."""
+    """Judge real held-out text too, if the model has its data."""
 
     def identity(self, resources: Resources) -> dict[str, Any]:
         return {**super().identity(resources), "judge": self.judged_by(resources)}

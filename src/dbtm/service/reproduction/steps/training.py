@@ -1,4 +1,4 @@
-"""Training a model, and the made-up text that small ones are trained on."""
+"""Training a model, and the synthetic text for small ones."""
 
 import json
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from dbtm.service.progress import Cancelled, Progress
 from dbtm.service.reproduction.steps.base import Resources, Step, Workspace
 from dbtm.tasks.folder import MANIFEST
 
-TICKS = 20  # times that a run tells how far it is, and asks whether to go on
+TICKS = 20  # progress reports per run, at which it can be cancelled
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(Step):
-    """English of our own making, stories of two sentences. A user's own prepared text replaces it."""
+    """Synthetic English stories of two sentences. A user's prepared text replaces them."""
 
     documents: int = 6_000
     vocab: int = 400
@@ -56,7 +56,7 @@ class Corpus(Step):
         return {"whose": "made up"}
 
     def path(self, space: Workspace) -> Path:
-        """Where the prepared text is: wherever the workspace lies now."""
+        """Path of the prepared text in the workspace."""
         return space.resources.data.get("text", space.folder(self) / "data")
 
 
@@ -91,7 +91,7 @@ class Problems(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Step):
-    """A run of the trainer, which resumes by itself."""
+    """A training run, resumed automatically."""
 
     recipe: str
     changes: tuple[str, ...] = ()
@@ -99,11 +99,11 @@ class Train(Step):
     init: "Train | None" = None
     """A run whose averaged weights it starts from."""
     data: "Corpus | Problems | str | None" = None
-    """Made by a step, or a user's data by name."""
+    """A step that makes the data, or the name of a user's data."""
     evaluations: int = 1
-    """Quick evaluations on the way, the last at the end."""
+    """Quick evaluations during the run, the last at the end."""
     small: bool = True
-    """A short run says nothing itself; a long one tells its losses as `dbtm train` does."""
+    """A long run prints its losses as `dbtm train` does; a short one prints nothing."""
 
     def identity(self, resources: Resources) -> dict[str, Any]:
         values = super().identity(resources)
@@ -118,7 +118,7 @@ class Train(Step):
         return f"training {self.recipe}" + (f" by {self.method}" if self.method else "")
 
     def configuration(self, space: Workspace | None = None) -> RunConfig:
-        """What is trained; without a workspace the recipe and its changes alone."""
+        """The configuration; without a workspace only the recipe and its changes."""
         from dbtm.service.training import TrainRequest, configuration
 
         if space is None:
@@ -131,7 +131,7 @@ class Train(Step):
         return space.folder(self) / "run"
 
     def data_path(self, space: Workspace) -> Path | None:
-        """Where its data is now."""
+        """Path of its data."""
         if isinstance(self.data, str):
             return space.resources.find(self.data)
         return None if self.data is None else self.data.path(space)
@@ -148,7 +148,7 @@ class Train(Step):
                 stack.enter_context(redirect_stderr(StringIO()))
             last = self._fit(config, out, ticks, progress)
         if checkpoint.read_state(last)["step"] < steps:
-            raise Cancelled  # a signal asked the loop to end; it has saved
+            raise Cancelled  # a signal ended the loop, which has saved a checkpoint
         return {"run": "run", "steps": steps, "batch": config.train.batch, "curve": list(_curve(out))}
 
     def _fit(self, config: RunConfig, out: Path, ticks: int, progress: Progress) -> Path:
@@ -181,7 +181,7 @@ def _curve(out: Path) -> Iterator[dict[str, float]]:
 
 
 def _manifest(path: Path) -> str:
-    """What tells one prepared set from another."""
+    """The digest of a prepared set."""
     manifest = path / MANIFEST if path.is_dir() else path
     if not manifest.is_file():
         raise UsageError(f"{path} is not prepared data: make it with `dbtm data`")
@@ -189,7 +189,7 @@ def _manifest(path: Path) -> str:
 
 
 def checkpoint_of(space: Workspace, model: "Train | str", at: int | None = None) -> str:
-    """The checkpoint to sample from: of the package by its name, or of a run, the last or the one at a step."""
+    """The checkpoint to sample from: a packaged model by name, or a run's last one or the one at a step."""
     if isinstance(model, str):
         return model
     run = model.run_folder(space)
