@@ -122,11 +122,11 @@ def test_where_a_set_may_be_written(tmp_path):
     for name in ("metrics.jsonl", "step-00000001"):
         (tmp_path / "lived in" / name).mkdir()
     for path, force, words in [
-        (tmp_path / "set", False, "force it to be overwritten"),
+        (tmp_path / "set", False, "force overwriting"),
         (tmp_path / "mine", True, "is not prepared text or problems"),
         (tmp_path / "checkpoint", True, "is not prepared text or problems"),
         (tmp_path / "a" / "b", True, "no folder"),
-        (Path(".."), True, "a name of its own"),
+        (Path(".."), True, "the name of a new folder"),
         (tmp_path / "lived in", True, "move metrics.jsonl away"),
     ]:
         with pytest.raises(UsageError, match=words):

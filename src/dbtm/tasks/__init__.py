@@ -1,4 +1,4 @@
-"""Tasks: where data comes from, what is given and what is generated, and how an answer is measured."""
+"""Tasks: the data, which tokens are given and which are generated, and how an answer is scored."""
 
 from dbtm.tasks.base import Batch, Task, register
 

@@ -1,4 +1,4 @@
-"""What a task is. Your own task is one small frozen dataclass:
+"""The interface of a task. Your own task is one small frozen dataclass:
 
     @register
     @dataclass(frozen=True)
@@ -8,7 +8,7 @@
         vocab: int = 2
 
         def batch(self, index):
-            tokens = ...                      # (B, length) int64, a function of the indices alone
+            tokens = ...                      # (B, length) int64, a function of the indices only
             return Batch(tokens)
 
 Its fields are its configuration: saved with the checkpoint, changed with `--set task.length=16`.
@@ -27,18 +27,18 @@ from dbtm.core.registry import TASKS
 
 @dataclass(frozen=True)
 class Batch:
-    """Some examples: tokens (B, L) int64, and the prompt mask (B, L) bool of what is given, None where nothing is."""
+    """Examples: tokens (B, L) int64, and the prompt mask (B, L) bool of given tokens; None if none are given."""
 
     tokens: np.ndarray
     prompt: np.ndarray | None = None
 
 
 class Task:
-    """Base of all tasks. `batch` must depend on the sample indices alone: that is what makes runs reproducible."""
+    """Base class of tasks. `batch` must depend only on the sample indices, so that runs are reproducible."""
 
     name: ClassVar[str] = ""
     evaluation_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings of evaluations alone: nothing is learned from them, so that a resumed run may have others."""
+    """Settings that only affect evaluations, so that a resumed run may change them."""
     vocab: int
     length: int
 
@@ -47,36 +47,36 @@ class Task:
         raise UsageError(f"the task '{self.name}' has no training data")
 
     def data_sha256(self) -> str:
-        """Of the data it learns from, wherever that lies; empty where examples are made as they come."""
+        """sha256 of the training data, wherever it is stored; empty if examples are generated."""
         return ""
 
     def position_ids(self) -> np.ndarray | None:
-        """(L, axes) entries of the learned position tables `model.position_axes`, where the model has them."""
+        """(L, axes) entries of the learned position tables `model.position_axes`, if the model has them."""
         return None
 
     def files(self) -> dict[str, str]:
-        """{name: text} of small files that a checkpoint carries (a tokenizer), asked for before training begins."""
+        """{name: text} of small files for the checkpoint (a tokenizer); called before training begins."""
         return {}
 
     def with_files(self, files: Mapping[str, Path]) -> "Task":
-        """This task on what a checkpoint carries, {name: path}, so that it needs nothing from where it was trained."""
+        """This task with the checkpoint's files {name: path}, so that it needs no other files of the training run."""
         return self
 
     def preparation(self) -> str:
-        """What is made before the first step, where that takes long: a line of the run's header."""
+        """A line of the run's header about slow work before the first step; empty if there is none."""
         return ""
 
     def prepare_evaluation(self) -> None:
-        """Get what evaluations need, or refuse it: asked for before training begins, not when hours have passed."""
+        """Load what evaluations need; called before training begins, so that errors do not come hours later."""
 
     def held_out_examples(self, n: int) -> Batch | None:
-        """At most n examples that are never trained on; None where the task has none."""
+        """At most n held-out examples; None if the task has none."""
         return None
 
     def measure(self, tokens: np.ndarray, truth: Batch | None) -> dict[str, float]:
-        """How good generated rows are, by name; 'score', where it is there, picks the best checkpoint.
+        """Metrics of generated rows, by name; 'score', if present, selects the best checkpoint.
 
-        `truth` are the held-out examples whose prompts the rows were generated for, None where nothing was given.
+        `truth` are the held-out examples whose prompts the rows were generated for; None without prompts.
         """
         return {}
 
@@ -85,9 +85,9 @@ class Task:
         return " ".join(str(int(t)) for t in tokens)
 
     def token(self, word: str) -> int | None:
-        """The token that a user writes so; None where there is none."""
+        """The token of a user's word; None if there is none."""
         return int(word) if word.isdecimal() and word.isascii() and int(word[:18]) < self.vocab else None
 
 
 register = TASKS.add
-"""Make a task known by its name, so that checkpoints trained on it can be loaded; a decorator."""
+"""Decorator: register a task by its name, so that checkpoints trained on it can be loaded."""

@@ -1,7 +1,7 @@
 """Counter-based random numbers for compiled code: splitmix64 on a state of one uint64.
 
-A stream is started from a key, so whatever is drawn from it is a function of that key alone: not of the order of
-calls, the number of workers or numpy's generators. Everything here stays in uint64, since numba turns a mixture of
+A stream starts from a key, so its numbers are a function of that key alone, not of the order of calls, the number
+of workers or numpy's generators. Everything here stays in uint64, since numba turns a mixture of
 signed and unsigned 64-bit integers into floats.
 """
 

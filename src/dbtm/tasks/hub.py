@@ -1,14 +1,14 @@
-"""Data sets of the Hugging Face hub, never with code of theirs, and no question on the standard input."""
+"""Data sets of the Hugging Face hub, without running their code and without prompts on stdin."""
 
 import inspect
 from typing import Any
 
 
 def load_dataset(name: str, **options: Any) -> Any:
-    """`datasets.load_dataset`; an ImportError where the package is missing.
+    """`datasets.load_dataset`; an ImportError if the package is missing.
 
-    Versions before 4 run a data set's own script where they are allowed to, and may ask: here they may not. Later
-    ones have dropped scripts, and the argument with them.
+    Versions before 4 may run a data set's script, or ask whether to: both are disabled. Later versions have neither
+    scripts nor the argument.
     """
     from datasets import load_dataset as load
 

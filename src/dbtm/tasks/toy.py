@@ -10,7 +10,7 @@ from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 
-HELD_OUT = 1 << 32  # added to a seed, it gives samples that nobody trains on
+HELD_OUT = 1 << 32  # added to a seed, it gives held-out samples
 MOST, MOST_PEAK = (
     4096,
     100,
@@ -73,7 +73,7 @@ class Markov(Task):
     length: int = 8
     """Tokens per sequence."""
     peak: float = 2.0
-    """Scale of the transition logits: the larger, the more a token says of the next."""
+    """Scale of the transition logits: the larger, the more predictable the next token."""
     chain_seed: int = 0
     """Seed of the transition matrix."""
     seed: int = 0
@@ -108,9 +108,9 @@ class Markov(Task):
 
     @property
     def independent_bound(self) -> float:
-        """The least total variation of a pair that independent positions can reach: min over a, b of TV(pairs, a b^T).
+        """The lowest total variation of a pair that independent positions can reach: min over a, b of TV(pairs, a b^T).
 
-        A property of the chain alone: tasks of other lengths and samples share it.
+        It depends only on the chain, not on length or samples.
         """
         return _independent_bound(replace(self, length=1, seed=0))
 
@@ -124,9 +124,9 @@ class Markov(Task):
         return Batch(tokens)
 
     def pair_distance(self, tokens_BL: np.ndarray) -> float:
-        """Total variation of two adjacent tokens from the truth, averaged over the places where they stand.
+        """Total variation of two adjacent tokens from the truth, averaged over positions.
 
-        Place by place: statistics pooled over places could be met by positions that are independent but different.
+        Statistics pooled over positions could be matched by independent but different positions.
         """
         pair_BP = tokens_BL[:, :-1] * self.vocab + tokens_BL[:, 1:]
         counts = [np.bincount(pair_B, minlength=self.vocab**2) for pair_B in pair_BP.T]
@@ -139,7 +139,7 @@ class Markov(Task):
 
 @lru_cache(maxsize=16)
 def _independent_bound(chain: Markov) -> float:
-    """Minimised from the right marginals, where it starts, by gradient steps on both distributions' logits."""
+    """Minimised by gradient steps on both distributions' logits, starting from the true marginals."""
     truth = torch.from_numpy(chain.pairs)
     logits = torch.from_numpy(np.log(np.stack([chain.stationary, chain.stationary]))).requires_grad_()
     optimizer = torch.optim.Adam([logits], lr=0.02)

@@ -42,7 +42,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
         ('{"question": "\\ud800", "code": "x"}', ("question", "code"), "valid Unicode"),
         ("[1]", ("question",), "line 1 is not an object"),
         ('\n{"question": "a"', ("question",), "line 2 is not JSON"),
-        ("", ("question",), "holds no problems"),
+        ("", ("question",), "has no problems"),
     ],
 )
 def test_bad_files_are_named_by_their_line(tmp_path, text, wanted, words):
@@ -61,7 +61,7 @@ def test_files_that_are_not_there_or_no_text(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         list(read(tmp_path / "none.jsonl", "question"))
     (tmp_path / "a.jsonl.gz").write_bytes(b"\x1f\x8b")
-    with pytest.raises(UsageError, match="is packed: unpack it first"):
+    with pytest.raises(UsageError, match="is compressed: decompress it first"):
         list(read(tmp_path / "a.jsonl.gz", "question"))
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="cannot read"):

@@ -133,7 +133,7 @@ def test_damaged_sets_are_refused(tmp_path, examples, tokenizer):
         Prepared(tmp_path / "set").verify()
     with open(tmp_path / "set" / "tokens.bin", "ab") as file:
         file.write(b"x")
-    with pytest.raises(UsageError, match=r"tokens\.bin is missing or not of the size"):
+    with pytest.raises(UsageError, match=r"tokens\.bin is missing or has another size"):
         Prepared(tmp_path / "set").row(0)
     with pytest.raises(UsageError, match="not a prepared set"):
         Prepared(tmp_path)
@@ -237,13 +237,13 @@ def test_impossible_settings(changes, words):
 
 
 def test_missing_and_mismatched_data(folder):
-    with pytest.raises(UsageError, match=r"`dbtm data gsm8k`\) and name the folder, task\.data"):
+    with pytest.raises(UsageError, match=r"`dbtm data gsm8k`\) and set task\.data to the folder"):
         Gsm8k().batch(np.arange(2))
     with pytest.raises(UsageError, match="vocabulary 600 and length 240"):
         Gsm8k(data=str(folder), vocab=600).batch(np.arange(2))
     with pytest.raises(UsageError, match="600 entries"):
         _ = Gsm8k(tokenizer=str(folder), vocab=601).layout
-    with pytest.raises(UsageError, match=r"a tokenizer's file, task\.tokenizer"):
+    with pytest.raises(UsageError, match=r"task\.tokenizer to a tokenizer's file"):
         Gsm8k().text(np.zeros(3, dtype=int))
 
 

@@ -64,12 +64,12 @@ def test_complaints_name_nodes():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("e 1", "line 1: 'e 1' is no edge"),
+        ("e 1", "line 1: 'e 1' is not an edge"),
         ("p edge 4 1\nedge 1 2", "line 2"),
-        ("e 1 1", "no edge"),
+        ("e 1 1", "not an edge"),
         ("e 1 5", "numbered from 1 to 4"),
         ("e 0 2", "numbered from 1 to 4"),
-        ("e 1 x", "no edge"),
+        ("e 1 x", "not an edge"),
     ],
 )
 def test_bad_graphs_are_refused(text, words):

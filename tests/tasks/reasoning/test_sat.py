@@ -76,12 +76,12 @@ def test_fewer_clauses_are_filled_up_without_a_change_of_meaning():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 2 4 0", "'4' is no literal"),
-        ("1 x 0", "'x' is no literal"),
+        ("1 2 4 0", "'4' is not a literal"),
+        ("1 x 0", "'x' is not a literal"),
         ("1 2 3 -1 0", "longest of 4"),
         ("1 0 2 0 3 0 -1 0", "has 4 clauses"),
         ("", "has 0 clauses"),
-        ("--1 0", "no literal"),
+        ("--1 0", "not a literal"),
     ],
 )
 def test_bad_formulas_are_refused(text, words):

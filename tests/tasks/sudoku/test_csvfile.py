@@ -54,7 +54,7 @@ wrong_solution = WIKIPEDIA[1][:-1] + "1"
     [
         ("", "line 1 must be the header"),
         (GOOD, "line 1 must be the header"),
-        ("puzzle,solution\n", "holds no puzzles"),
+        ("puzzle,solution\n", "has no puzzles"),
         (f"puzzle,solution\n{GOOD}\n{GOOD},x\n", "line 3: found 3 columns, expected 2"),
         (f"puzzle,solution\n{GOOD}\n{WIKIPEDIA[0]}\n", "line 3: found 1 columns"),
         (f"puzzle,solution\n{GOOD}\n\n{GOOD[1:]}\n", "line 4: the puzzle has 80 characters, expected 81"),

@@ -102,10 +102,10 @@ def test_progress_is_told():
 @pytest.mark.parametrize(
     ("clues", "box", "message"),
     [
-        (19, 3, "19 clues at box size 3: ask for 20 to 81"),
+        (19, 3, "19 clues at box size 3: use 20 to 81"),
         (82, 3, "82 clues"),
         ((36, 22), 3, "36-22 clues .* fewest first"),
-        (3, 2, "ask for 4 to 16"),
+        (3, 2, "use 4 to 16"),
         (30, 4, "box size 4 is not supported"),
     ],
 )

@@ -133,5 +133,5 @@ def test_a_hard_puzzle_depends_on_seed_and_index_alone():
 
 @pytest.mark.parametrize("effort", [(0, 4), (8, 4), (1, 10**6)])
 def test_efforts_that_cannot_be_made(effort):
-    with pytest.raises(UsageError, match="cannot be made: ask for 1 to 1000"):
+    with pytest.raises(UsageError, match="cannot be made: use 1 to 1000"):
         generate_hard(effort, 1, 0)

@@ -69,11 +69,11 @@ def test_a_files_bytes_belong_to_the_run(puzzle_file):
 def test_bad_files_are_refused_before_training(puzzle_file, tmp_path):
     small = tmp_path / "small.csv"
     csvfile.write(small, *generate(6, 3, seed=1, box=2))
-    with pytest.raises(UsageError, match=r"small\.csv holds grids of 16 cells, but task\.box=3 has 81"):
+    with pytest.raises(UsageError, match=r"small\.csv has grids of 16 cells, but task\.box=3 needs 81"):
         Sudoku(clues=(), puzzle_files=(str(small),)).prepare_evaluation()
     with pytest.raises(UsageError, match="cannot read"):
         Sudoku(clues=(), puzzle_files=("nowhere.csv",)).prepare_evaluation()
-    with pytest.raises(UsageError, match="must name puzzles"):
+    with pytest.raises(UsageError, match="must be set"):
         Sudoku(clues=())
     with pytest.raises(UsageError, match="box size 2 has none"):
         Sudoku(box=2, clues=((6, 6),), evaluate_clues=6, efforts=((2, 4),))
@@ -82,7 +82,7 @@ def test_bad_files_are_refused_before_training(puzzle_file, tmp_path):
 def test_puzzles_of_a_request_replace_the_generated_ones(puzzle_file):
     config = configuration(TrainRequest("sudoku", puzzles=(puzzle_file,)))
     assert (config.task.clues, config.task.puzzle_files) == ((), (str(puzzle_file),))
-    with pytest.raises(UsageError, match="puzzles belong to Sudoku recipes, not to 'markov'"):
+    with pytest.raises(UsageError, match="puzzles are for Sudoku recipes, not for 'markov'"):
         configuration(TrainRequest("markov", puzzles=(puzzle_file,)))
 
 

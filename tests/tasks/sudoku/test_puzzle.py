@@ -64,8 +64,8 @@ def test_four_by_four():
         ("\n".join([*ROWS[:2], "12a000000", *ROWS[3:]]), "line 3, character 3: 'a'"),
         ("٣" + PUZZLE[1:], "does not belong"),  # a digit in Arabic script is none of ours
         ("-" + PUZZLE[1:], "line 1, character 1: '-' does not belong"),  # not a frame: it stands among cells
-        (f"puzzle,solution\n{PUZZLE},{SOLUTION}\n", "a CSV of puzzles: `dbtm eval sudoku` takes it"),
-        ("5" + "0" * 15, "5 is no digit of a 4 x 4 grid: use 1 to 4"),
+        (f"puzzle,solution\n{PUZZLE},{SOLUTION}\n", "a CSV of puzzles: use `dbtm eval sudoku`"),
+        ("5" + "0" * 15, "5 is not a digit of a 4 x 4 grid: use 1 to 4"),
     ],
 )
 def test_what_cannot_be_read(text, message):

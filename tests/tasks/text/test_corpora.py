@@ -68,14 +68,14 @@ def test_from_the_hub(monkeypatch, corpus, name, revision, splits):
 
 def test_without_the_extra_or_the_network(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UsageError, match=r"pip install 'dbtm\[hf\]', or name a local copy"):
+    with pytest.raises(UsageError, match=r"pip install 'dbtm\[hf\]', or give a local copy"):
         LM1B.from_hub()
 
     def offline(*args, **kwargs):
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))
-    with pytest.raises(UsageError, match=r"cannot load .*lm1b \(no route\): name a local copy"):
+    with pytest.raises(UsageError, match=r"cannot load .*lm1b \(no route\): give a local copy"):
         LM1B.from_hub()
 
 

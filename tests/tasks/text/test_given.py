@@ -97,9 +97,12 @@ def test_borders_stand_around_what_is_given(task):
 def test_what_does_not_fit_is_refused_with_the_numbers(task):
     prompt = "fox " * LENGTH
     n = n_tokens(task, prompt.rstrip())
-    with pytest.raises(UsageError, match=f"^{n} given and at least 1 generated tokens are more than the {LENGTH} "):
+    with pytest.raises(
+        UsageError,
+        match=f"^{n} given and at least 1 generated tokens do not fit into this model's sequences of {LENGTH}: ",
+    ):
         place(task, around(prompt, ""))
-    with pytest.raises(UsageError, match=f"at least 18 generated tokens .* {LENGTH} .* or smaller holes"):
+    with pytest.raises(UsageError, match=f"at least 18 generated tokens .* {LENGTH}: .* or smaller holes"):
         place(task, template("____ fox ____"), hole=9)
     just = "a" * (LENGTH - 1)
     assert n_tokens(task, just) == LENGTH - 1, "the test needs a letter a token"

@@ -60,7 +60,7 @@ def test_several_folders_are_one_after_the_other(folders):
 
 def test_sets_that_do_not_belong_together_are_refused(folders, make_set):
     other = make_set(0, length=16)
-    with pytest.raises(UsageError, match="have another length"):
+    with pytest.raises(UsageError, match="differ in length"):
         opened(f"{folders[0]};{other}")
 
 
@@ -97,7 +97,7 @@ def test_only_the_rows_asked_for_are_read(folders, remote, monkeypatch):
 
 def test_nothing_is_fetched_for_a_model_without_its_tokenizer(remote):
     task = Text(remote)
-    with pytest.raises(UsageError, match="tokenizer is not known"):
+    with pytest.raises(UsageError, match="tokenizer is missing"):
         _ = task.words
     assert "prepared" not in task.__dict__
 

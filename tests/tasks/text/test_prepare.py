@@ -240,7 +240,7 @@ def test_where_a_set_may_be_written(made, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "diary.txt").write_text("dear")
     for path, message in [
-        (folder, "force it to be overwritten"),
+        (folder, "force overwriting"),
         (tmp_path / "home", "is not prepared"),
         (tmp_path / "a" / "b", "no folder"),
     ]:
@@ -277,7 +277,7 @@ def test_damage_is_found_by_name(made):
         ("{", "is damaged"),
         ("[]", "is damaged"),
         ("{}", "is damaged: .*format"),
-        ('{"kind": "gsm8k"}', "is something else than prepared text"),
+        ('{"kind": "gsm8k"}', "is not prepared text"),
     ]:
         (folder / "manifest.json").write_text(text)
         with pytest.raises(UsageError, match=message):
@@ -317,5 +317,5 @@ def test_training_text_is_not_read_through_to_open_it(made, monkeypatch):
 def test_another_format_is_refused(made):
     folder, manifest = made
     (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 9}))
-    with pytest.raises(UsageError, match="has format '9', this version reads 1"):
+    with pytest.raises(UsageError, match="has format '9', but this version reads 1"):
         Prepared(folder)

@@ -238,13 +238,13 @@ def test_folders_in_order_and_what_is_passed_over(tmp_path):
             find([str(tmp_path / name)])
     with pytest.raises(UsageError, match="no such file or folder"):
         find(["nowhere"])
-    with pytest.raises(UsageError, match="neither a file nor a folder nor a pipe"):
+    with pytest.raises(UsageError, match="is not a file, a folder or a pipe"):
         find([os.devnull])
     with pytest.raises(UsageError, match="the standard input can be read only once"):
         find(["-", "-"])
     assert find([str(tmp_path / "b" / ".git")]).files == [str(tmp_path / "b" / ".git" / "packed.txt")], "the user knows"
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="holds no text"):
+    with pytest.raises(UsageError, match="has no text"):
         find([str(tmp_path / "empty")])
 
 
@@ -257,10 +257,10 @@ def test_standard_input(monkeypatch):
     feed(json_lines("body"))
     assert read("-", field="body") == DOCUMENTS
     feed("\n")
-    with pytest.raises(UsageError, match="the standard input holds no text"):
+    with pytest.raises(UsageError, match="the standard input has no text"):
         read("-")
     feed(json_lines("body"))
-    with pytest.raises(UsageError, match="the standard input looks like JSON lines: name the field of its text, or"):
+    with pytest.raises(UsageError, match="the standard input looks like JSON lines: give the field of its text, or"):
         read("-")
     feed("{not JSON}\nbut text")
     assert read("-") == ["{not JSON}", "but text"]
@@ -268,7 +268,7 @@ def test_standard_input(monkeypatch):
 
 def test_what_looks_like_json_lines_is_not_taken_for_text(tmp_path):
     (tmp_path / "a.log").write_text(json_lines("text"))
-    with pytest.raises(UsageError, match=r"a\.log looks like JSON lines: name it \.jsonl, or"):
+    with pytest.raises(UsageError, match=r"a\.log looks like JSON lines: rename it to \.jsonl, or"):
         read(tmp_path / "a.log")
     (tmp_path / "a.txt").write_text(json_lines("text"))
     assert read(tmp_path / "a.txt") == json_lines("text").split("\n")[: len(DOCUMENTS)], "the name says so"
@@ -306,22 +306,22 @@ def test_bad_utf8_is_named_by_file_and_position(tmp_path, monkeypatch, chunk):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.txt", b"", "holds no text: leave it out"),
-        ("a.txt", b" \n\n", "holds no text"),
-        ("a.jsonl", b'{"text": ""}\n', "holds no text"),
+        ("a.txt", b"", "has no text: leave it out"),
+        ("a.txt", b" \n\n", "has no text"),
+        ("a.jsonl", b'{"text": ""}\n', "has no text"),
         ("a.jsonl", b'{"text": "a"}\nnot json\n', "line 2 is not JSON"),
         (
             "a.jsonl",
             b'{"body": "a"}\n',
-            "line 1 has no text in 'text' .it has 'body'.: name the right field",
+            "line 1 has no text in 'text' .it has 'body'.: give the right field",
         ),
         ("a.jsonl", b'{"text": 3}\n', "line 1 has a number in 'text', not text"),
         ("a.jsonl", b'{"text": null}\n', "line 1 has null in 'text', not text"),
-        ("a.jsonl", b'{"text": ["a"]}\n', "line 1 has a list in 'text', not text: name the right field"),
+        ("a.jsonl", b'{"text": ["a"]}\n', "line 1 has a list in 'text', not text: give the right field"),
         ("a.jsonl", b"[1]\n", "it is not an object"),
         ("a.jsonl", rb'{"text": "a\ud800"}', "half of a surrogate pair"),
-        ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),
-        ("a.jsonl", b'{"n": ' + b"9" * 5000 + b"}", "line 1 is not JSON"),
+        ("a.jsonl", b"[" * 100_000, "line 1 is not readable JSON"),
+        ("a.jsonl", b'{"n": ' + b"9" * 5000 + b"}", "line 1 is not readable JSON"),
         ("a.txt.xz", b"not xz", "cannot be read"),
         ("a.txt.xz", lzma.compress(b"hello " * 99)[:-9], "cannot be read"),
         ("a.txt.gz", gzip.compress(b"hello " * 99, mtime=0)[:-9], "cannot be read"),

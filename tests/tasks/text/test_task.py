@@ -123,7 +123,7 @@ def test_data_that_has_moved(task, folder, words, documents, tmp_path):
     prepare([(None, whole(documents))], other, tmp_path / "other", Layout(16, validation=0.1))
     with pytest.raises(UsageError, match=rf"prepared with another tokenizer than this model's, {gone.tokenizer}"):
         gone.at(str(tmp_path / "other"))
-    with pytest.raises(UsageError, match=rf"tokenizer {gone.tokenizer}, length 16\) and name its folder, task\.data"):
+    with pytest.raises(UsageError, match=rf"tokenizer {gone.tokenizer}, length 16\) and set task\.data to its folder"):
         _ = replace(gone, data="").prepared
     prepare([(None, whole(documents))], words, tmp_path / "short", Layout(8, validation=0.1))
     with pytest.raises(UsageError, match="length 8"):
@@ -134,7 +134,7 @@ def test_words_of_another_model(folder, tmp_path):
     assert Text(vocab=300, tokenizer=folder).text(np.array([0])) == "<|endoftext|>"
     with pytest.raises(UsageError, match=r"has 300 entries, but task\.vocab=7: it belongs to another model"):
         Text(vocab=7, tokenizer=folder).text(np.array([0]))
-    with pytest.raises(UsageError, match=r"name its file with task\.tokenizer"):
+    with pytest.raises(UsageError, match=r"set task\.tokenizer to its file"):
         Text().text(np.array([0]))
     with pytest.raises(UsageError, match="at least 2 and 1"):
         Text(vocab=1)

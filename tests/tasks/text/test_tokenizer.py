@@ -71,7 +71,7 @@ def test_what_cannot_be_had_says_how_to_go_on(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("huggingface_hub"), "propagate", True)  # its import stops it
     caplog.set_level(logging.WARNING, "huggingface_hub")  # a judge that is loaded before in this process silences it
     with pytest.raises(
-        UsageError, match=r"'gpt2' is neither here .* \(no network\): give a local file, PATH/tokenizer\.json"
+        UsageError, match=r"'gpt2' is neither a local file .* \(no network\): give a local file, PATH/tokenizer\.json"
     ) as e:
         tokenizers.load("gpt2")
     assert "\n" not in str(e.value)
@@ -107,7 +107,7 @@ def test_borders_of_documents_by_their_usual_names(names, want):
 
 
 def test_another_end_of_text_is_asked_for_by_name():
-    with pytest.raises(UsageError, match="name its end-of-text token"):
+    with pytest.raises(UsageError, match="give its end-of-text token"):
         tokenizers.edges(_word_level(["a", "STOP"]))
     with pytest.raises(UsageError, match="no 'HALT'"):
         tokenizers.edges(_word_level(["a", "STOP"]), "HALT")

@@ -11,9 +11,9 @@ _NUMBER = re.compile(r"\d+\.?\d*|\.\d+")
 
 
 def program(solution: str) -> str | None:
-    """The annotated steps as a function, a line each; None where it does not compute the solution's answer.
+    """The annotated steps as a function, one line each; None if it does not compute the solution's answer.
 
-    A number that an earlier step came to is read as that step's variable, the latest of them.
+    A number equal to an earlier step's result is read as that step's variable (the latest such step).
     """
     lines: list[str] = []
     names: dict[float, str] = {}
@@ -28,7 +28,7 @@ def program(solution: str) -> str | None:
 
 
 def _computes(code: str, answer: float) -> bool:
-    """Whether the program comes to the answer, and does not merely state it in its last step."""
+    """Whether the program computes the answer, and does not only state it in its last step."""
     try:
         *_, step, _ = lines = straight_lines(code)
         return not isinstance(step.expression, ast.Constant) and same(computed(lines, {})[-1], answer)

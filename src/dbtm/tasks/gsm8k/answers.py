@@ -1,4 +1,4 @@
-"""Answers of GSM8K: numbers with commas, currency signs, per cents and decimals, and when two are the same."""
+"""Answers of GSM8K: parsing of numbers with commas, currency signs, per cents and decimals, and their comparison."""
 
 import math
 import re
@@ -8,11 +8,11 @@ from dbtm.sandbox.outcome import Outcome
 MARK = "####"  # stands before the answer in GSM8K's worked solutions
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+"
 _NUMBER = re.compile(rf"([-+−]?)\s*+[$€£¥]?\s*+([-+−]?)\s*+({_DIGITS})\s*+(?:%|[$€£¥])?\s*+\.?", re.ASCII)
-MOST_TEXT = 300  # characters: as many digits are still a double
+MOST_TEXT = 300  # characters; so many digits still fit a double
 
 
 def number(text: str) -> float | None:
-    """A text that is one number and nothing else: `70,000`, `$1,234.50`, `-5`, `.5`, `20%`. None of anything else."""
+    """The value of a text that is a single number: `70,000`, `$1,234.50`, `-5`, `.5`, `20%`; else None."""
     text = text.strip()
     match = _NUMBER.fullmatch(text) if len(text) <= MOST_TEXT else None
     if match is None or (match[1] and match[2]):

@@ -1,4 +1,4 @@
-"""Programs that are straight lines of arithmetic, read and computed here: nothing is executed."""
+"""Straight-line arithmetic programs, parsed and computed without executing code."""
 
 import ast
 import operator
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 CANNOT = (SyntaxError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError, MemoryError)
-"""What reading or computing any other program ends in."""
-MOST_BITS = 1000  # of a whole number on the way: squares of squares grow without end
+"""The errors that reading or computing any other program raises."""
+MOST_BITS = 1000  # of an intermediate whole number: repeated squares grow without bound
 _OPERATIONS: dict[type, Callable] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -30,19 +30,19 @@ class Line(NamedTuple):
 
     @property
     def computes(self) -> bool:
-        """Names and literals alone compute nothing."""
+        """True unless the expression is a single name or literal."""
         return not isinstance(self.expression, ast.Name | ast.Constant)
 
 
 def parsed(code: str) -> ast.Module:
-    """The syntax tree of a program. Python warns of odd ones, on the standard error and for each: here it does not."""
+    """The syntax tree of a program, without Python's warnings about odd ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(code)
 
 
 def straight_lines(code: str) -> list[Line]:
-    """The lines of a function that assigns and returns, and nothing else; ValueError for any other program."""
+    """The lines of a function that only assigns and returns; ValueError for any other program."""
     match parsed(code).body:
         case [ast.FunctionDef(body=body)]:
             return [_line(statement) for statement in body]
@@ -65,7 +65,7 @@ def literals(*expressions: ast.expr) -> list[float]:
 
 
 def computed(lines: list[Line], swap: Swap) -> list[float]:
-    """What the lines that compute something are worth, in their order, with some literals swapped."""
+    """The values of the lines that compute something, in order, with some literals swapped."""
     known: dict[str, float] = {}
     values = []
     for line in lines:

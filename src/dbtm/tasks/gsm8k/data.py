@@ -1,8 +1,8 @@
 """Problems from files: JSON lines, Parquet, or a data set of the Hugging Face hub (TinyGSM), streamed.
 
 A record has `question`, and `code` (a program) or `answer` (a number, or a worked solution that ends in `#### 18`), as
-in GSM8K and TinyGSM; other fields are passed over. Where a program is wanted and there is none, a worked solution gives
-it.
+in GSM8K and TinyGSM; other fields are ignored. If a program is wanted and missing, it is made from a worked
+solution.
 """
 
 import json
@@ -25,7 +25,7 @@ PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 
 
 class Example(NamedTuple):
-    """A problem in words, the program that solves it ("" where a worked solution does not give one), and the answer."""
+    """A problem in words, the program that solves it ("" if the worked solution gives none), and the answer."""
 
     question: str
     code: str
@@ -33,7 +33,7 @@ class Example(NamedTuple):
 
 
 def read(path: str | Path, *wanted: str) -> Iterator[Example]:
-    """The examples of a file, each of which must have the wanted fields; a bad record is named by its line."""
+    """The examples of a file, each with the wanted fields; an error names the line of a bad record."""
     path = Path(path)
     check(path)
     records = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
@@ -42,17 +42,17 @@ def read(path: str | Path, *wanted: str) -> Iterator[Example]:
         yield _example(record, where, wanted)
         empty = False
     if empty:
-        raise UsageError(f"{path} holds no problems: give JSON lines with {' and '.join(wanted)}")
+        raise UsageError(f"{path} has no problems: give JSON lines with {' and '.join(wanted)}")
 
 
 def check(path: Path) -> None:
-    """Refuse what is no file, or packed."""
+    """Refuse a path that is not a file, or a compressed file."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder: give its files")
     if not path.exists():
         raise UsageError(f"no such file: {path}")
     if path.suffix in PACKED:
-        raise UsageError(f"{path} is packed: unpack it first")
+        raise UsageError(f"{path} is compressed: decompress it first")
 
 
 def hub(name: str, *wanted: str) -> Iterator[Example]:
@@ -65,7 +65,7 @@ def hub(name: str, *wanted: str) -> Iterator[Example]:
         raise
     except ImportError:
         raise UsageError(f"the data set {name} needs the package datasets: pip install 'dbtm[hf]'") from None
-    except Exception as error:  # whatever the network and the hub come up with
+    except Exception as error:  # any error of the network or the hub
         reason = str(error).strip().split("\n")[0]
         raise UsageError(f"the data set {name} cannot be read ({reason}): give a local file instead") from None
 
@@ -85,7 +85,7 @@ def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
         text = record.get(field, "")
         if not isinstance(text, str) or any("\ud800" <= c <= "\udfff" for c in text):
             raise UsageError(f"{where}: '{field}' must be a text in valid Unicode")
-        # A program without its question is there to be judged: an empty one fails, and is no mistake of the file.
+        # A program without a question is to be judged: an empty one fails, but is not an error of the file.
         if field in wanted and "question" in wanted and not text.strip() and not (worked and field == "code"):
             raise UsageError(f"{where}: '{field}' is empty")
     answer = gold(record.get("answer"))
@@ -98,10 +98,10 @@ def _example(record: Any, where: str, wanted: tuple[str, ...]) -> Example:
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     try:
-        with open(path, encoding="utf-8-sig", opener=at_once) as file:  # as some editors begin a file
+        with open(path, encoding="utf-8-sig", opener=at_once) as file:  # some editors write a byte order mark
             for n, line in enumerate(iter(partial(file.readline, MOST_LINE + 1), ""), 1):
                 if len(line) > MOST_LINE:
-                    raise UsageError(f"{path}, line {n} has more than {MOST_LINE} characters: it is no problem")
+                    raise UsageError(f"{path}, line {n} has more than {MOST_LINE} characters: shorten or remove it")
                 if line.strip():
                     yield f"{path}, line {n}", json.loads(line)
     except json.JSONDecodeError as error:

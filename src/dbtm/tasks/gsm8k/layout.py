@@ -1,4 +1,4 @@
-r"""Examples as tokens: `[BOS] question \n program [EOS]`, filled up with PAD; all up to the line end is given."""
+r"""Examples as tokens: `[BOS] question \n program [EOS]`, padded with PAD; all tokens up to the line end are given."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 END, PAD = "<|endoftext|>", "<|pad|>"
 SPARE = (PAD, "<|im_end|>", END)
-"""What fills up: our own PAD, SmolLM's unused end of a turn (its vocabulary stays as it is), else the end of text."""
+"""The padding token: our own PAD, SmolLM's unused end of a turn (its vocabulary is unchanged), else the end of text."""
 
 
 class Row(NamedTuple):
@@ -24,25 +24,23 @@ class Row(NamedTuple):
 
 
 class Layout:
-    """The way between texts and tokens of a length."""
+    """Converts between texts and token rows of a fixed length."""
 
     def __init__(self, tokenizer: "Tokenizer", length: int):
         self.tokenizer, self.length = tokenizer, length
         end = tokenizer.token_to_id(END)
         if end is None:
-            raise UsageError(
-                f"the tokenizer has no {END}, which begins and ends an example: use SmolLM's, or train one"
-            )
+            raise UsageError(f"the tokenizer has no {END}, which begins and ends examples: use SmolLM's, or train one")
         self.end = int(end)
         self.pad = int(next(i for i in map(tokenizer.token_to_id, SPARE) if i is not None))
 
     def prompts(self, questions: Sequence[str]) -> list[list[int]]:
-        """What is given of every problem. White space in a question, line ends among it, is written as one space."""
+        """The given tokens per problem. White space in a question, also a line end, becomes one space."""
         texts = [" ".join(question.split()) + "\n" for question in questions]
         return [[self.end, *ids] for ids in self._encode(texts)]
 
     def rows(self, examples: Sequence[Example]) -> list[Row | None]:
-        """Every example as tokens; None where it is longer than a row."""
+        """Each example as tokens; None if it is longer than a row."""
         prompts = self.prompts([example.question for example in examples])
         codes = self._encode([example.code.strip("\n") for example in examples])
         made = (Row([*prompt, *code, self.end], len(prompt)) for prompt, code in zip(prompts, codes))
@@ -59,7 +57,7 @@ class Layout:
         return tokens_BL, prompt_BL
 
     def program(self, tokens: np.ndarray, prompt: int) -> str:
-        """The program of a row: what stands between the prompt and the end of text, or the end of the row."""
+        """The program of a row: the text between the prompt and the end of text, or the end of the row."""
         ids = [int(token) for token in tokens[prompt:]]
         if self.end in ids:
             ids = ids[: ids.index(self.end)]
@@ -74,7 +72,7 @@ class Layout:
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> "Tokenizer":
-    """Byte-level BPE that writes every digit by itself, as SmolLM's does: numbers are copied, not looked up."""
+    """Byte-level BPE with one token per digit, as SmolLM's, so that numbers are copied digit by digit."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     from dbtm.tasks.text.tokenizer import plain

@@ -1,4 +1,4 @@
-"""Programs without comments, docstrings and personal spacing: shorter, and the same whoever wrote them."""
+"""Programs without comments and docstrings, in uniform spacing: shorter, and independent of their author's style."""
 
 import ast
 
@@ -7,7 +7,7 @@ from dbtm.tasks.gsm8k.data import Example
 
 
 def plain(example: Example) -> Example | None:
-    """The example with its program printed anew from its syntax tree; None where it is no program."""
+    """The example with its program printed from its syntax tree; None if it is not a program."""
     try:
         tree = parsed(example.code)
         for node in ast.walk(tree):

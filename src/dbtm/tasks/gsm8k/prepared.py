@@ -3,11 +3,11 @@
     DIR/
       manifest.json     sizes, counts, sources and files with their sha256
       tokenizer.json
-      tokens.bin        all examples one after the other, without padding, little-endian uint16
-      starts.bin        where each begins and the last ends, little-endian int64
-      prompts.bin       how many of its tokens are given, little-endian uint16
+      tokens.bin        all examples, concatenated without padding, little-endian uint16
+      starts.bin        start of each example and end of the last, little-endian int64
+      prompts.bin       number of given tokens per example, little-endian uint16
 
-It is written under a temporary name, synced, and renamed: a folder of that name is whole (dbtm.tasks.folder).
+It is written under a temporary name, synced, and renamed: a folder of that name is complete (dbtm.tasks.folder).
 """
 
 import json
@@ -37,7 +37,7 @@ MOST_VOCAB = 1 << 16
 
 
 class Source(NamedTuple):
-    """Where examples come from, in words for the manifest, and the examples; None stands for what is no program."""
+    """The source of examples, described for the manifest, and the examples; None is one without a program."""
 
     about: dict[str, Any]
     examples: Iterable[Example | None]
@@ -54,7 +54,7 @@ def write(
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write a prepared set and return its manifest; what is too long or no program is left out and counted."""
+    """Write a prepared set and return its manifest; too long examples and non-programs are left out and counted."""
     from dbtm.tasks.text.tokenizer import size
 
     if size(tokenizer) > MOST_VOCAB:
@@ -80,7 +80,7 @@ def write(
 def _write_tokens(
     folder: Path, layout: Layout, sources: Iterable[Source], progress: Callable[[int], None]
 ) -> dict[str, Any]:
-    """tokens.bin, starts.bin and prompts.bin, and what the manifest says of them."""
+    """Write tokens.bin, starts.bin and prompts.bin; return their entries of the manifest."""
     starts, prompts, told = array("q", [0]), array("H"), []
     read = 0
     with open(folder / "tokens.bin", "wb") as file:
@@ -103,10 +103,10 @@ def _write_tokens(
             told.append({**source.about, "examples": kept, **left_out})
     left_out = {name: sum(source[name] for source in told) for name in ("too_long", "not_programs")}
     if not prompts and left_out["too_long"]:
-        raise UsageError(f"no example fits {layout.length} tokens: give a larger length")
+        raise UsageError(f"no example fits into {layout.length} tokens: give a larger length")
     if not prompts:
         raise UsageError(
-            f"none of the {read} examples gives a Python program: mend their code, or the steps of their solutions"
+            f"none of the {read} examples gives a Python program: correct their code, or the steps of their solutions"
         )
     np.asarray(starts, "<i8").tofile(folder / "starts.bin")
     np.asarray(prompts, "<u2").tofile(folder / "prompts.bin")
@@ -154,7 +154,7 @@ class Prepared:
         row = tokens[begin:end]
         if prompt > len(row):
             raise UsageError(
-                f"{self.folder / 'prompts.bin'} is damaged: of example {i}'s {len(row)}, {prompt} are given"
+                f"{self.folder / 'prompts.bin'} is damaged: example {i} has {len(row)} tokens, {prompt} of them given"
             )
         if len(row) and row.max() >= self.vocab:
             raise UsageError(
@@ -164,7 +164,7 @@ class Prepared:
         return Row(row.tolist(), prompt)
 
     def verify(self) -> None:
-        """Read everything through and compare. Opening a set compares the sizes alone: TinyGSM's has gigabytes."""
+        """Verify the sha256 of all files. Opening a set only compares sizes: TinyGSM's has gigabytes."""
         _ = self._arrays
         for name in (*FILES, TOKENIZER) if TOKENIZER in self.files else FILES:  # older sets do not list the tokenizer
             path = self.folder / name
@@ -175,7 +175,7 @@ class Prepared:
 
     @cached_property
     def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Memory-mapped, and of the sizes that the manifest tells."""
+        """Memory-mapped files of the sizes in the manifest."""
         return (
             self._map("tokens.bin", "<u2", self.tokens),
             self._map("starts.bin", "<i8", self.examples + 1),
@@ -185,5 +185,5 @@ class Prepared:
     def _map(self, name: str, dtype: str, n: int) -> np.ndarray:
         path = self.folder / name
         if not path.is_file() or path.stat().st_size != n * np.dtype(dtype).itemsize:
-            raise UsageError(f"{path} is missing or not of the size that {MANIFEST} tells: prepare the set anew")
+            raise UsageError(f"{path} is missing or has another size than in {MANIFEST}: prepare the set again")
         return np.memmap(path, dtype, mode="r")

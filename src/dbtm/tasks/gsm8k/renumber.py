@@ -1,10 +1,9 @@
-"""Examples with other numbers: the same story and the same program, so that numbers are learned as things to copy.
+"""Examples with other numbers in the same story and program, so that the model learns to copy numbers.
 
-A few thousand examples are soon known by heart. A number that question and program share is changed in both at once,
-and only where nothing says that the program has it from elsewhere, as the 100 of a per cent or the 2 of a half.
-Programs are read as straight lines of arithmetic (`arithmetic`); every value on the way keeps its sign, and stays whole
-if it was. An example is left as it is where a number of its program may have been worked out in the head, from one that
-would change; so is whatever else is in doubt.
+A model soon memorises a few thousand examples. A number that question and program share is changed in both, unless the
+program may have it from elsewhere, such as the 100 of a per cent or the 2 of a half. Programs are read as straight-line
+arithmetic (`arithmetic`); every intermediate value keeps its sign and integrality. An example stays unchanged if a
+number of its program may have been computed mentally from a number that would change, or in any other doubt.
 """
 
 import ast
@@ -18,10 +17,10 @@ from dbtm.tasks.gsm8k.arithmetic import CANNOT, Line, Swap, computed, literals, 
 from dbtm.tasks.gsm8k.data import Example
 
 KNOWN = frozenset({7, 10, 12, 16, 24, 30, 31, 36, 52, 60, 90, 100, 180, 360, 365, 1000, 3600, 5280})
-"""What programs know without being told: days, months, hours, ounces, degrees, feet."""
+"""Numbers that programs may use without the question: days, months, hours, ounces, degrees, feet."""
 PARTNERS = frozenset({1, 2, 100})
-"""What numbers are taken with in the head, told or not: one more, twice, half, the rest of a hundred per cent."""
-NUMBER = re.compile(r"(?<![\w.:/])(?<!\d,)[1-9]\d*(?!\w|[.,:/]\d)")  # no part of a name, of 1.5, 5,000, 7:45 or 2/3
+"""Operands of mental arithmetic, in the question or not: one more, twice, half, the rest of a hundred per cent."""
+NUMBER = re.compile(r"(?<![\w.:/])(?<!\d,)[1-9]\d*(?!\w|[.,:/]\d)")  # not part of a name, of 1.5, 5,000, 7:45 or 2/3
 _IN_NAMES = re.compile(r"_(\d+)(?=_|\b)")  # laps_in_25_minutes
 _SPELLED = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _WORDS = (
@@ -39,11 +38,11 @@ _WORDS = (
     "twelve dozen",
 )
 _VALUES = {word: float(value) for value, words in enumerate(_WORDS, start=1) for word in words.split()}
-_TRIES = 32  # draws for a copy: not every one keeps order, signs and whole numbers
+_TRIES = 32  # draws per copy: not every draw keeps order, signs and integrality
 
 
 def copies(example: Example, n: int, seed: int = 0) -> Iterator[Example]:
-    """Up to n examples that differ from this one and from each other in their numbers, and in nothing else."""
+    """Up to n examples that differ from this one and from each other only in their numbers."""
     try:
         lines = straight_lines(example.code)
         before = computed(lines, {})
@@ -62,7 +61,7 @@ def copies(example: Example, n: int, seed: int = 0) -> Iterator[Example]:
 
 
 def _free(example: Example, lines: list[Line], values: list[float]) -> tuple[list[int], list[int]]:
-    """The numbers that may be changed, and with them those whose order they have to keep, both ascending."""
+    """The numbers that may change, and those whose order must be kept, both ascending."""
     asked, used = _numbers(example.question), _numbers(example.code)
     said, written = _said(example.question), Counter(literals(*(line.expression for line in lines)))
     if _coincide(values[:-1], said) or not all(_is_told(line.expression, said) for line in lines):
@@ -79,7 +78,7 @@ def _free(example: Example, lines: list[Line], values: list[float]) -> tuple[lis
 
 
 def _alike(lines: list[Line], swap: Swap, before: list[float]) -> bool:
-    """Whether other numbers leave every value on the way of its kind, and none is one that programs know."""
+    """True if every intermediate value keeps its sign and integrality, and no new number is in KNOWN."""
     try:
         return not KNOWN.intersection(swap.values()) and list(map(_kind, computed(lines, swap))) == list(
             map(_kind, before)
@@ -89,17 +88,17 @@ def _alike(lines: list[Line], swap: Swap, before: list[float]) -> bool:
 
 
 def _is_told(expression: ast.expr, said: Counter[float]) -> bool:
-    """Whether it has no number but small, told and known ones; a literal alone has to be in the question."""
+    """True if all its numbers are small, in the question or in KNOWN; a single literal must be in the question."""
     if isinstance(expression, ast.Constant):
         return expression.value in said
     return all(x <= 12 or x in said or x in KNOWN for x in literals(expression))
 
 
 def _worked_out(lines: list[Line], values: list[float], said: Counter[float], free: list[int]) -> bool:
-    """Whether a literal that is not told may come from a number that is to change, or from a value computed before.
+    """Whether a literal outside the question may come from a number that will change, or from an earlier value.
 
-    It may where it is that value, or one operation makes it of the two, of one and a number of the question, or of one
-    and a PARTNER: in "18 km, twice as far as Ann", the 9 of `9 + 18` is 18 / 2.
+    It may if it equals one, or is the result of one operation on one of them and another, a number of the question or
+    a PARTNER: in "18 km, twice as far as Ann", the 9 of `9 + 18` is 18 / 2.
     """
     changing: set[float] = set(free)
     results = iter(values)
@@ -113,7 +112,7 @@ def _worked_out(lines: list[Line], values: list[float], said: Counter[float], fr
 
 
 def _within_reach(numbers: Iterable[float], partners: Iterable[float]) -> Iterator[float]:
-    """The numbers, and what one operation makes of each and any other partner."""
+    """The numbers, and the results of one operation on each with another partner."""
     for a in numbers:
         yield a
         for b in partners:
@@ -129,7 +128,7 @@ def _kind(value: float) -> tuple[int, bool]:
 
 
 def _coincide(values: list[float], said: Counter[float]) -> bool:
-    """Whether a value on the way could be another number: a program may then have taken either for the other."""
+    """Whether an intermediate value equals another number: the program may then mean either."""
     return len(set(values)) < len(values) or any(value in said for value in values)
 
 
@@ -137,7 +136,7 @@ def _coincide(values: list[float], said: Counter[float]) -> bool:
 
 
 def _numbers(text: str) -> Counter[int]:
-    """The numbers that may be swapped, and how often each stands there."""
+    """The numbers that may be swapped, and how often each occurs."""
     return Counter(int(number) for number in NUMBER.findall(text))
 
 
@@ -149,16 +148,16 @@ def _said(question: str) -> Counter[float]:
 
 
 def _is_free(x: int, asked: Counter[int], used: Counter[int], said: Counter[float], written: Counter[float]) -> bool:
-    """Whether the program has a number from the question alone; a single digit only where each has it once."""
+    """Whether the program has a number only from the question; a single digit must occur once in each."""
     if not 3 <= x < 10**15 or (x < 10 and max(asked[x], used[x]) > 1):
         return False
     if said[x] != asked[x] or written[x] != used[x]:
-        return False  # it stands there in another spelling as well
+        return False  # it also occurs in another spelling
     return not any(hundredth in written for hundredth in (x / 100, 1 + x / 100, 1 - x / 100))
 
 
 def _like(x: int, draw: Callable[[], float]) -> int:
-    """Another number of as many digits; zeros at its end stay."""
+    """Another number with as many digits and the same trailing zeros."""
     zeros = 1
     while x % (10 * zeros) == 0:
         zeros *= 10

@@ -26,7 +26,7 @@ SOURCE, PROBLEM = 0, 1  # streams of random numbers
 @register
 @dataclass(frozen=True)
 class Gsm8k(Task):
-    """Examples of a prepared set, drawn with replacement, mixed with synthetic problems that are made as they come."""
+    """Examples of a prepared set, drawn with replacement, mixed with synthetic problems generated on the fly."""
 
     name = "gsm8k"
     evaluation_settings = ("evaluate_data", "evaluate_n")
@@ -63,12 +63,14 @@ class Gsm8k(Task):
     @cached_property
     def prepared(self) -> Prepared:
         if not self.data:
-            raise UsageError("no problems to train on: prepare some (`dbtm data gsm8k`) and name the folder, task.data")
+            raise UsageError(
+                "no problems to train on: prepare some (`dbtm data gsm8k`) and set task.data to the folder"
+            )
         prepared = Prepared(self.data)
         if (prepared.vocab, prepared.length) != (self.vocab, self.length):
             raise UsageError(
                 f"{self.data} has vocabulary {prepared.vocab} and length {prepared.length}, but "
-                f"task.vocab={self.vocab} and task.length={self.length}: prepare the set anew, or change these settings"
+                f"task.vocab={self.vocab} and task.length={self.length}: prepare it again, or change these settings"
             )
         return prepared
 
@@ -78,8 +80,8 @@ class Gsm8k(Task):
 
         if not self.tokenizer and not self.data:
             raise UsageError(
-                "no tokenizer: prepare problems (`dbtm data gsm8k`) and name the folder, task.data, or name a "
-                "tokenizer's file, task.tokenizer"
+                "no tokenizer: prepare problems (`dbtm data gsm8k`) and set task.data to the folder, or set "
+                "task.tokenizer to a tokenizer's file"
             )
         tokenizer = tokenizers.load_file(self.tokenizer or self.data)
         if tokenizers.size(tokenizer) != self.vocab:
@@ -101,12 +103,12 @@ class Gsm8k(Task):
         return Batch(tokens_BL, prompt_BL)
 
     def kept(self, keys: np.ndarray) -> list[Row]:
-        """Examples of the prepared set, one for every key."""
+        """Examples of the prepared set, one per key."""
         rows = keys.view(np.uint64) % np.uint64(len(self.prepared))
         return [self.prepared.row(int(row)) for row in rows]
 
     def made(self, keys: np.ndarray) -> list[Row]:
-        """Synthetic problems, one for every key; where one is too long, that of the next key takes its place."""
+        """Synthetic problems, one per key; the next key's problem replaces one that is too long."""
         from dbtm.tasks.gsm8k.synthetic import problem
 
         rows = self.layout.rows([problem(int(key)) for key in keys])
@@ -124,7 +126,7 @@ class Gsm8k(Task):
     # -- problems to solve -----------------------------------------------------------------------------------------
 
     def given(self, questions: Sequence[str]) -> tuple[dict[str, Any], np.ndarray]:
-        """What `Sampler.sample` needs for those questions that leave room for a program, and which ones they are."""
+        """The input of `Sampler.sample` for the questions that leave room for a program, and their indices."""
         prompts = self.layout.prompts(questions)
         fits_B = np.array([len(prompt) < self.length for prompt in prompts], dtype=bool)
         rows = [Row(prompt, len(prompt)) for prompt, fits in zip(prompts, fits_B) if fits]
@@ -146,7 +148,7 @@ class Gsm8k(Task):
 
     @cached_property
     def held_out(self) -> list[Example]:
-        """Problems of the quick evaluation, none of which is ever trained on."""
+        """Held-out problems of the quick evaluation."""
         from dbtm.tasks.gsm8k.synthetic import held_out
 
         if self.evaluate_data:

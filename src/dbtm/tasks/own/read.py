@@ -1,4 +1,4 @@
-"""Rows from files: integer tokens (.npy), or symbols that become tokens. A bad row is named by its line.
+"""Rows from files: integer tokens (.npy), or symbols that become tokens. Errors name the line of a bad row.
 
     .npy                integers (N, L), or one stream (N,) that is cut into rows
     .csv .tsv           a row per line, a symbol per cell; a first line of words above numbers is a heading
@@ -8,7 +8,7 @@
     .txt                a row per line, a symbol per character
 
 Symbols are numbered in their order (numbers by value, words by code point). Rows of FASTA, JSON lines and text may
-differ in length: shorter ones are filled up with an empty symbol, which is the last of the vocabulary.
+differ in length: shorter ones are padded with an empty symbol, the last of the vocabulary.
 """
 
 import csv
@@ -27,23 +27,23 @@ from dbtm.core.reading import at_once, bounded_json
 
 FASTA = (".fasta", ".fa", ".faa", ".fna", ".fas")
 FORMATS = (".npy", ".csv", ".tsv", ".jsonl", ".ndjson", ".txt", *FASTA)
-FILL = ""  # the symbol behind the end of a short row
+FILL = ""  # pads short rows
 MOST_SYMBOLS = 1 << 16
 LONGEST_SYMBOL = 100  # characters
 MOST_EMPTY = 1 << 26  # cells of a table of which less than an eighth is filled
 KEYS = ("tokens", "sequence", "text")  # of an object in JSON lines
 
 Line = tuple[int, Sequence[str]]
-"""A row's symbols, and the line of the file where it begins. A text is a row of characters."""
+"""A row's symbols, and the line where it begins. A text is a row of characters."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one length, and what their tokens stand for."""
+    """Rows of one length, and the symbols of their tokens."""
 
     tokens_NL: np.ndarray
     symbols: tuple[str, ...] | None
-    """None: the tokens are numbers themselves."""
+    """None: the tokens are numbers."""
 
     @property
     def vocab(self) -> int:
@@ -51,10 +51,10 @@ class Rows:
 
 
 def read_rows(path: str, length: int | None = None) -> Rows:
-    """The rows of a file. `length` cuts a stream, or says how far short rows are filled up; None: the longest row's."""
+    """The rows of a file. `length` cuts a stream, or is the padded length of rows; None: the longest row's."""
     file = Path(path)
     if not path or not file.is_file():
-        raise UsageError(f"no such data file: '{path}'; name a file of rows ({', '.join(FORMATS[:6])}, .fasta)")
+        raise UsageError(f"no such data file: '{path}'; give a file of rows ({', '.join(FORMATS[:6])}, .fasta)")
     kind = file.suffix.lower()
     if kind not in FORMATS:
         raise UsageError(f"{path}: files of rows end in {', '.join(FORMATS[:6])} or .fasta{nearest(kind, FORMATS)}")
@@ -66,7 +66,7 @@ def read_rows(path: str, length: int | None = None) -> Rows:
 
 @lru_cache(maxsize=4)
 def _read(path: str, length: int | None, changed: int, size: int) -> Rows:
-    """`changed` and `size` make a file that was written anew another one."""
+    """`changed` and `size` are cache keys: a rewritten file is read again."""
     if Path(path).suffix.lower() == ".npy":
         return Rows(_array(path, length), None)
     return _numbered(path, _lines(path), length)
@@ -77,7 +77,7 @@ def _array(path: str, length: int | None) -> np.ndarray:
     if array.dtype.kind not in "iu" or array.ndim not in (1, 2):
         raise UsageError(f"{path} must hold integers of shape (N, L) or (N,), not {array.dtype} {array.shape}")
     if array.ndim == 1 and length is None:
-        raise UsageError(f"{path} is one stream of tokens: give the length of the rows that it is cut into")
+        raise UsageError(f"{path} is one stream of tokens: give the length of the rows to cut it into")
     if array.ndim == 1 and length is not None:
         array = array[: len(array) // length * length].reshape(-1, length)
     if length is not None and array.shape[1] != length:
@@ -102,7 +102,7 @@ def _lines(path: str) -> Iterator[Line]:
 
 
 def _open(path: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without their ends; the last may be followed by empty ones."""
+    """Numbered lines without line ends; empty lines at the end are allowed."""
     empty = 0
     try:
         with open(path, "rb", opener=at_once) as file:
@@ -218,7 +218,7 @@ def _record(path: str, line: int, letters: list[str]) -> str:
 
 
 class _Numbers(dict[str, int]):
-    """Symbols in the order in which they appear; a new one is checked once."""
+    """Symbols in order of appearance; each is checked once."""
 
     def __init__(self, path: str):
         super().__init__()
@@ -234,7 +234,7 @@ class _Numbers(dict[str, int]):
 
 
 def _numbered(path: str, lines: Iterable[Line], length: int | None) -> Rows:
-    """Two bytes per symbol while the file is read, and two in the table: texts may be as large as memory allows."""
+    """Two bytes per symbol while reading, and two in the table, so that large texts fit into memory."""
     seen, cells, ends = _Numbers(path), array("H"), array("q")
     longest = 0
     for seen.line, row in lines:

@@ -14,7 +14,7 @@ from dbtm.core.errors import UsageError
 from dbtm.tasks.base import Batch, Task, register
 from dbtm.tasks.own.read import FILL, LONGEST_SYMBOL, Rows, read_rows
 
-VOCABULARY = "vocabulary.json"  # of a checkpoint: the symbols in the order of their tokens
+VOCABULARY = "vocabulary.json"  # in a checkpoint: the symbols in the order of their tokens
 MOST_JSON = 8 << 20  # bytes
 HELD_OUT = 71  # stream of random numbers
 
@@ -38,11 +38,11 @@ class Own(Task):
     length: int = 1
     """Tokens per sequence."""
     prompt: int = 0
-    """How many leading positions are given, never generated."""
+    """Number of leading positions that are given, not generated."""
     seed: int = 0
-    """Seed of the order of sequences, and of which are held out."""
+    """Seed of the order of sequences, and of the choice of held-out rows."""
     held_out: float = 0.05
-    """Share of the rows that are never trained on; 0: none."""
+    """Share of held-out rows; 0: none."""
     vocabulary: str = ""
     """File of the symbols; empty: those of `data`."""
 
@@ -50,12 +50,14 @@ class Own(Task):
         if self.vocab < 2 or self.length < 1:
             raise UsageError(f"task.vocab={self.vocab} and task.length={self.length} must be at least 2 and 1")
         if not 0 <= self.prompt < self.length:
-            raise UsageError(f"task.prompt={self.prompt} must leave something to generate of length {self.length}")
+            raise UsageError(
+                f"task.prompt={self.prompt} must be less than task.length={self.length}, to leave something to generate"
+            )
         if not 0 <= self.held_out < 1:
             raise UsageError(f"task.held_out={self.held_out} must be at least 0 and below 1")
 
     def position_ids(self) -> np.ndarray:
-        """A row's beginning and end mean something: every position has an entry of its own."""
+        """Positions in a row matter, so each has its own entry."""
         return np.arange(self.length)[:, None]
 
     # -- rows ------------------------------------------------------------------------------------------------------
@@ -72,7 +74,7 @@ class Own(Task):
 
     @cached_property
     def split(self) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the rows that are trained on, and of those held out; at least one of 20, none of fewer."""
+        """Indices of training rows and of held-out rows; at least one of 20 is held out, none of fewer."""
         n = len(self.rows.tokens_NL)
         held = round(self.held_out * n) if n >= 20 else 0
         if not held:
@@ -81,14 +83,14 @@ class Own(Task):
         return np.sort(order[held:]), np.sort(order[:held])
 
     def training_rows(self) -> np.ndarray:
-        """(N, L) tokens of the rows that are trained on."""
+        """(N, L) tokens of the training rows."""
         return self.rows.tokens_NL[self.split[0]]
 
     def data_sha256(self) -> str:
         return sha256(Path(self.data))
 
     def order(self, index: np.ndarray) -> np.ndarray:
-        """Rows for global sample indices: every epoch visits each row once, in an order of its own."""
+        """Rows for global sample indices: each epoch visits each row once, in a new order."""
         trained = self.split[0]
         epoch, place = np.divmod(index, len(trained))
         rows = np.empty_like(place)
@@ -117,7 +119,7 @@ class Own(Task):
 
     @cached_property
     def symbols(self) -> tuple[str, ...] | None:
-        """What the tokens stand for, as the checkpoint or the data tell it; None: numbers."""
+        """The symbols of the tokens, from the checkpoint or the data; None: numbers."""
         if not self.vocabulary:
             known = self.data and Path(self.data).suffix.lower() != ".npy" and Path(self.data).is_file()
             return self.rows.symbols if known else None
@@ -130,7 +132,7 @@ class Own(Task):
         return replace(self, vocabulary=str(found[VOCABULARY])) if VOCABULARY in found else self
 
     def text(self, tokens: np.ndarray) -> str:
-        """The row in the user's own symbols, characters without anything between them."""
+        """The row in the user's symbols; characters are joined without spaces."""
         if self.symbols is None:
             return super().text(tokens)
         words = [self.symbols[int(t)] for t in tokens]
@@ -148,7 +150,7 @@ class Own(Task):
 
 
 def read_vocabulary(path: Path, vocab: int) -> tuple[str, ...]:
-    """The symbols in a checkpoint, refused where they are not as many different short words as there are tokens."""
+    """The symbols in a checkpoint, which must be distinct short words, one per token."""
     try:
         if path.stat().st_size > MOST_JSON:
             raise ValueError

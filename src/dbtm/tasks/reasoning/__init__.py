@@ -1,5 +1,5 @@
-"""Reasoning tasks beside Sudoku: shortest paths in mazes, graph colouring, 3-SAT.
+"""Reasoning tasks besides Sudoku: shortest paths in mazes, graph colouring, 3-SAT.
 
-`base` is what they share, and one module each has layout, metric and text. `*_making` hold the compiled generators,
-which are imported where problems are made, so that answering one starts fast.
+`base` has the common part, and one module per task has layout, metric and text. `*_making` are the compiled generators,
+imported only when problems are generated, so that answering one starts fast.
 """

@@ -1,4 +1,4 @@
-"""What reasoning tasks share: problems from keys, a given part and an answer, and any valid answer counts."""
+"""Common part of reasoning tasks: problems from keys, a given part and an answer; any valid answer counts."""
 
 import os
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from dbtm.core.errors import UsageError
 from dbtm.core.limits import MOST_COUNT
 from dbtm.tasks.base import Batch, Task
 
-HELD_OUT = 1 << 32  # added to a seed, it gives problems that nobody trains on
+HELD_OUT = 1 << 32  # added to a seed, it gives held-out problems
 _CHUNK = 16  # problems that a worker makes at a time
 
 
@@ -27,7 +27,7 @@ class Reasoning(Task, ABC):
 
     @abstractmethod
     def make(self, keys_B: np.ndarray) -> np.ndarray:
-        """Problems with an answer each, tokens (B, L) int64: every row a function of its uint64 key alone."""
+        """Problems with one answer each, tokens (B, L) int64; a row is a function of its uint64 key alone."""
 
     @abstractmethod
     def answer(self) -> np.ndarray:
@@ -35,15 +35,15 @@ class Reasoning(Task, ABC):
 
     @abstractmethod
     def complaint(self, tokens_L: np.ndarray) -> str | None:
-        """What is wrong with an answer, in one line; None where it is valid."""
+        """What is wrong with an answer, in one line; None if it is valid."""
 
     @abstractmethod
     def parse(self, text: str) -> np.ndarray:
-        """The tokens (L,) of a problem that a user writes; what the answer's positions hold is of no account."""
+        """The tokens (L,) of a problem in a user's text; the answer's positions have arbitrary values."""
 
     @abstractmethod
     def problem(self, tokens: np.ndarray) -> str:
-        """The problem alone as a user writes it, (L,) tokens: what `parse` reads."""
+        """The problem of (L,) tokens as text that `parse` reads."""
 
     def check_counts(self) -> None:
         if not 0 <= self.seed < HELD_OUT:
@@ -57,7 +57,7 @@ class Reasoning(Task, ABC):
         return rng.fold(seed, torch.from_numpy(np.asarray(index, dtype=np.int64))).numpy().view(np.uint64)
 
     def given(self, tokens_BL: np.ndarray) -> Batch:
-        """Problems, with what an answer is to be generated for as the prompt."""
+        """Problems, with their given part as the prompt."""
         return Batch(tokens_BL, np.broadcast_to(~self.answer(), tokens_BL.shape))
 
     def batch(self, index: np.ndarray) -> Batch:
@@ -67,7 +67,7 @@ class Reasoning(Task, ABC):
         return self.given(self.new(np.arange(n)))
 
     def new(self, index: np.ndarray) -> np.ndarray:
-        """Problems that are never trained on, by number: tokens (B, L)."""
+        """Held-out problems by number: tokens (B, L)."""
         return self.make(self.keys(self.seed + HELD_OUT, index))
 
     @cached_property
@@ -76,7 +76,7 @@ class Reasoning(Task, ABC):
         return self.held_out_examples(self.evaluate_n)
 
     def prepare_evaluation(self) -> None:
-        _ = self.held_out  # settings that no problem meets are refused before training begins
+        _ = self.held_out  # impossible settings are refused before training begins
 
     def solved(self, tokens_BL: np.ndarray) -> np.ndarray:
         """Which rows hold a valid answer to their problem, (B,) bool."""
@@ -91,7 +91,7 @@ def in_threads(make: Callable[[np.ndarray], np.ndarray], keys_B: np.ndarray) -> 
     """`make` of the keys, (B,) or (B, ...), in parallel chunks: compiled code runs without the interpreter's lock.
 
     A row is a function of its key, so the result does not depend on the number of workers. The first chunk, which
-    compiles for seconds, is made by the calling thread: Ctrl-C stops that at once, but has to wait for a worker.
+    compiles for seconds, runs in the calling thread, so that Ctrl-C stops it at once.
     """
     chunks = [keys_B[i : i + _CHUNK] for i in range(0, len(keys_B), _CHUNK)]
     workers = min(len(chunks), os.cpu_count() or 1)

@@ -1,7 +1,7 @@
-"""Graph colouring: the pairs i <= j row by row, where i < j is an edge or none, and i = j holds the colour of i.
+"""Graph colouring: the pairs i <= j row by row, where i < j is an edge or not, and i = j has the colour of i.
 
-So a node's colour stands at the crossing of its row and its column, which hold its edges. Training shows the first
-colouring in alphabetical order; any colouring without two equal neighbours is right.
+A node's colour is where its row and its column of edges meet. Training uses the first colouring in alphabetical order;
+any colouring without equal neighbours is right.
 
 Shapes: B graphs, n nodes, L = n (n + 1) / 2 tokens.
 """
@@ -24,7 +24,7 @@ TRIES = 10_000
 @register
 @dataclass(frozen=True)
 class Colouring(Reasoning):
-    """Random graphs that can be coloured (found by a solver, not planted): each example is a graph of its own."""
+    """Random colourable graphs (found by a solver, not planted): each example is a new graph."""
 
     name = "colouring"
 
@@ -71,11 +71,11 @@ class Colouring(Reasoning):
         return i_L == j_L
 
     def position_ids(self) -> np.ndarray:
-        """Row and column of every position, and whether it holds a colour, (L, 3)."""
+        """Row and column of each position, and whether it is a colour, (L, 3)."""
         return np.stack([*self.pairs, self.answer().astype(np.int64)], axis=1)
 
     def make(self, keys_B: np.ndarray) -> np.ndarray:
-        from dbtm.tasks.reasoning import colouring_making  # compiles: only where graphs are made
+        from dbtm.tasks.reasoning import colouring_making  # imported here because it compiles
 
         def chunk(keys_B: np.ndarray) -> np.ndarray:
             adjacent_Bnn = np.zeros((len(keys_B), self.nodes, self.nodes), np.int64)
@@ -83,7 +83,7 @@ class Colouring(Reasoning):
             if colouring_making.make(keys_B, self.edges, self.colours, TRIES, adjacent_Bnn, colour_Bn) < len(keys_B):
                 raise UsageError(
                     f"no graph with task.nodes={self.nodes} and task.degree={self.degree} has a colouring with "
-                    f"{self.colours} colours: ask for fewer edges (task.degree), or more colours"
+                    f"{self.colours} colours: use fewer edges (task.degree) or more colours"
                 )
             i_L, j_L = self.pairs
             return np.where(i_L == j_L, COLOURS + colour_Bn[:, i_L], adjacent_Bnn[:, i_L, j_L])
@@ -102,7 +102,7 @@ class Colouring(Reasoning):
         return None
 
     def parse(self, text: str) -> np.ndarray:
-        """A graph as DIMACS writes it: a line `e i j` per edge; lines that begin with c or p are left out."""
+        """A graph in DIMACS format: a line `e i j` per edge; lines that begin with c or p are ignored."""
         tokens_L = np.where(self.answer(), COLOURS, NO_EDGE)
         where = {pair: at for at, pair in enumerate(zip(*(x.tolist() for x in self.pairs), strict=True))}
         for number, line in enumerate(text.splitlines(), start=1):
@@ -111,7 +111,7 @@ class Colouring(Reasoning):
                 continue
             ends = [int(word) for word in words[1:] if word.isdecimal() and len(word) < 9]
             if words[0] != "e" or len(words) != 3 or len(ends) != 2 or ends[0] == ends[1]:
-                raise UsageError(f"line {number}: {line.strip()!r} is no edge: write 'e 1 2' for one from 1 to 2")
+                raise UsageError(f"line {number}: {line.strip()!r} is not an edge: write 'e 1 2' for one from 1 to 2")
             if not all(1 <= end <= self.nodes for end in ends):
                 raise UsageError(
                     f"line {number}: nodes are numbered from 1 to {self.nodes} in this checkpoint's graphs"
@@ -120,12 +120,12 @@ class Colouring(Reasoning):
         return tokens_L
 
     def text(self, tokens: np.ndarray) -> str:
-        """A line of the colours, node by node, as letters; what is no colour is a question mark."""
+        """The colours, node by node, as letters; a question mark for any other token."""
         colour_n = np.asarray(tokens)[self.answer()] - COLOURS
         return "".join("?" if colour < 0 else chr(ord("a") + colour) for colour in colour_n)
 
     def problem(self, tokens: np.ndarray) -> str:
-        """The graph as DIMACS writes it."""
+        """The graph in DIMACS format."""
         i_L, j_L = self.pairs
         edges = np.flatnonzero((i_L != j_L) & (np.asarray(tokens) == EDGE))
         return "\n".join([f"p edge {self.nodes} {len(edges)}", *(f"e {i_L[at] + 1} {j_L[at] + 1}" for at in edges)])

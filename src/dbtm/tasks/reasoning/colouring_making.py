@@ -1,9 +1,8 @@
 """Random graphs that can be coloured, with their first colouring.
 
-A graph has a fixed number of edges, drawn uniformly from all pairs; one that has no colouring is drawn again. Nothing
-is planted: a planted colouring makes graphs of this density easier. A search in the order of the nodes tries colours
-from the first on, so that it finds the first colouring in alphabetical order, which also breaks the symmetry of the
-colours.
+A graph has a fixed number of edges, drawn uniformly from all pairs; one without a colouring is drawn again. Colourings
+are not planted, as that makes graphs of this density easier. A search in node order tries colours from the first on,
+and so finds the first colouring in alphabetical order, which also breaks the symmetry of the colours.
 
 Shapes: B graphs, n nodes, E pairs of nodes (i < j) row by row.
 """
@@ -16,7 +15,7 @@ from dbtm.tasks.compiled_rng import below
 
 @numba.njit(nogil=True)
 def _draw(n, edges, random_1, adjacent_nn, pairs_E):
-    """So many different edges: the first of a shuffle of all pairs."""
+    """A number of different edges: the first of a shuffle of all pairs."""
     adjacent_nn[:] = 0
     for pair in range(len(pairs_E)):
         pairs_E[pair] = pair
@@ -33,7 +32,7 @@ def _draw(n, edges, random_1, adjacent_nn, pairs_E):
 
 @numba.njit(nogil=True)
 def first_colouring(adjacent_nn, colours, colour_n, used_nk):
-    """The first colouring in alphabetical order, by a search with forward checking; False where there is none.
+    """The first colouring in alphabetical order, by a search with forward checking; False if there is none.
 
     `used_nk` counts the neighbours before a node that have each colour.
     """
@@ -44,10 +43,10 @@ def first_colouring(adjacent_nn, colours, colour_n, used_nk):
     while node < n:
         if node < 0:
             return False
-        if colour_n[node] >= 0:  # back from further on: take it away
+        if colour_n[node] >= 0:  # backtracking: remove it
             for other in range(node + 1, n):
                 used_nk[other, colour_n[node]] -= adjacent_nn[node, other]
-        highest = 0  # a new colour is the next one: the others are the same but for their names
+        highest = 0  # try one new colour only: unused colours are interchangeable
         for before in range(node):
             highest = max(highest, colour_n[before] + 1)
         found = False
@@ -83,7 +82,7 @@ def _leaves_a_choice(adjacent_nn, colours, node, colour, used_nk):
 
 @numba.njit(nogil=True)
 def make(keys_B, edges, colours, tries, adjacent_Bnn, colour_Bn):
-    """Graphs and colourings, one per key; how many were made before one could not be."""
+    """Graphs and colourings, one per key; the number made before the first failure."""
     n = adjacent_Bnn.shape[1]
     pairs_E, used_nk = np.empty(n * (n - 1) // 2, np.int64), np.empty((n, colours), np.int64)
     random_1 = np.empty(1, np.uint64)

@@ -1,7 +1,7 @@
 """Shortest path in a maze: `cells of the maze, cells with the path marked`, each row by row.
 
-The answer repeats walls, start and goal and marks the cells between them that a shortest path visits. Training shows
-one path (of several, the one that prefers up, left, right, down in this order); any shortest path is right.
+The answer repeats walls, start and goal and marks the cells of a shortest path. Training uses one path (of several,
+the one that prefers up, left, right, down in this order); any shortest path is right.
 
 Shapes: B mazes, C cells of one, L = 2 C tokens.
 """
@@ -19,13 +19,13 @@ from dbtm.tasks.reasoning.base import Reasoning, in_threads
 WALL, FREE, START, GOAL, PATH = range(5)
 LETTERS = "#.SGo"
 MOST_SIZE = 100
-TRIES = 200_000  # random walls per maze: 30 x 30 mazes with a path of 111 steps take some hundred
+TRIES = 200_000  # random walls per maze: 30 x 30 mazes with a path of 111 steps take a few hundred
 
 
 @register
 @dataclass(frozen=True)
 class Maze(Reasoning):
-    """Random walls, and a goal that is many steps from the start: each example is a maze of its own."""
+    """Random walls, and a goal many steps from the start: each example is a new maze."""
 
     name = "maze"
     vocab = 5
@@ -35,9 +35,9 @@ class Maze(Reasoning):
     least: int = 111
     """Fewest steps of the shortest path from start to goal; 111 is HRM's and TRM's "more than 110" for 30 x 30."""
     walls: tuple[float, float] = (0.3, 0.5)
-    """Range of the share of walls, drawn for every maze."""
+    """Range of the share of walls, drawn per maze."""
     pool: int = 0
-    """Different mazes of a run, shown under turns and reflections; 0: every example is a new one."""
+    """Number of different mazes of a run, used with rotations and reflections; 0: every example is new."""
     seed: int = 1
     """Seed of the mazes."""
     evaluate_n: int = 256
@@ -79,8 +79,8 @@ class Maze(Reasoning):
         return self.given(self.make(of_B, keys_B))
 
     def make(self, keys_B: np.ndarray, turns_B: np.ndarray | None = None) -> np.ndarray:
-        """Mazes of some keys, turned by others."""
-        from dbtm.tasks.reasoning import maze_making  # compiles: only where mazes are made
+        """Mazes of some keys, rotated or reflected by others."""
+        from dbtm.tasks.reasoning import maze_making  # imported here because it compiles
 
         def chunk(keys_B2: np.ndarray) -> np.ndarray:
             keys_B, turns_B = keys_B2.T
@@ -88,7 +88,7 @@ class Maze(Reasoning):
             if maze_making.make(keys_B, self.size, *self.walls, self.least, TRIES, mazes_BC) < len(keys_B):
                 raise UsageError(
                     f"no maze with task.size={self.size} and task.walls={list(self.walls)} has a shortest path of "
-                    f"{self.least} steps: ask for fewer (task.least), or other walls"
+                    f"{self.least} steps: use fewer steps (task.least) or other walls"
                 )
             maze_making.turn_and_solve(mazes_BC, turns_B, self.size, turned_BC, answers_BC)
             return np.concatenate([turned_BC, answers_BC], axis=1)
@@ -118,7 +118,7 @@ class Maze(Reasoning):
             yield cell + self.size
 
     def complaint(self, tokens_L: np.ndarray) -> str | None:
-        """The marked cells must join start and goal, and be no more than a shortest path has."""
+        """The marked cells must join start and goal, and be as few as on a shortest path."""
         maze_C, answer_C = tokens_L[: self.cells], tokens_L[self.cells :]
         marked_C = answer_C == PATH
         changed = np.flatnonzero(np.where(marked_C, FREE, answer_C) != maze_C)
@@ -135,7 +135,7 @@ class Maze(Reasoning):
         return None
 
     def parse(self, text: str) -> np.ndarray:
-        """One line a row: # for a wall, S, G, and . for a free cell; the o of a path counts as free."""
+        """One line per row: # for a wall, S, G, and . for a free cell; the o of a path counts as free."""
         lines = [line.strip() for line in text.strip().splitlines()]
         if len(lines) != self.size or any(len(line) != self.size for line in lines):
             raise UsageError(
@@ -146,7 +146,7 @@ class Maze(Reasoning):
         for at, letter in enumerate(cells):
             if letter not in "#.SG":
                 row, column = divmod(at, self.size)
-                raise UsageError(f"line {row + 1}, character {column + 1}: {letter!r} is none of # . S G")
+                raise UsageError(f"line {row + 1}, character {column + 1}: {letter!r} is not one of # . S G")
         if cells.count("S") != 1 or cells.count("G") != 1:
             raise UsageError(f"the maze has {cells.count('S')} starts (S) and {cells.count('G')} goals (G), not 1 each")
         maze_C = np.array([LETTERS.index(letter) for letter in cells])

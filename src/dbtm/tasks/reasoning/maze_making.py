@@ -1,8 +1,8 @@
 """Mazes whose shortest path is long: random walls, and a goal far enough from the start.
 
 As in the mazes of Lehnert et al. (2024), of which HRM and TRM keep those with a path of more than 110 steps, every cell
-is a wall with a probability that is drawn for the maze. Start and goal are drawn until they are far enough apart: a
-random start, or else the cell that is farthest from it. Every maze is a function of its key alone.
+is a wall with a probability drawn per maze. Start and goal are drawn until they are far enough apart: from a random
+start, or else from the cell farthest from it. A maze is a function of its key alone.
 
 Shapes: B mazes, C cells of one, in reading order.
 """
@@ -31,7 +31,7 @@ def _neighbour(cell, direction, size):
 
 @numba.njit(nogil=True)
 def _distances(maze_C, source, size, distance_C, queue_C):
-    """Steps from a cell to every other, -1 where there is no way; the number of cells that it reaches."""
+    """Steps from a cell to every other, -1 if unreachable; the number of reachable cells."""
     distance_C[:] = -1
     distance_C[source] = 0
     queue_C[0] = source
@@ -50,7 +50,7 @@ def _distances(maze_C, source, size, distance_C, queue_C):
 
 @numba.njit(nogil=True)
 def _far(distance_C, queue_C, reached, least, random_1):
-    """A random cell among those that are at least so many steps away, -1 for none: the queue is sorted by distance."""
+    """A random cell at least this many steps away, -1 for none: the queue is sorted by distance."""
     first = reached
     while first > 0 and distance_C[queue_C[first - 1]] >= least:
         first -= 1
@@ -59,7 +59,7 @@ def _far(distance_C, queue_C, reached, least, random_1):
 
 @numba.njit(nogil=True)
 def _make_one(size, low, high, least, tries, random_1, maze_C, distance_C, queue_C):
-    """Walls, start and goal; False where no try has a path that is long enough."""
+    """Walls, start and goal; False if no try has a path that is long enough."""
     for _ in range(tries):
         density = low + (high - low) * below(random_1, _UNIT) / _UNIT
         for cell in range(size * size):
@@ -100,7 +100,7 @@ def solve_one(maze_C, size, distance_C, queue_C, answer_C):
 
 @numba.njit(nogil=True)
 def make(keys_B, size, low, high, least, tries, mazes_BC):
-    """Mazes without paths, one per key; how many were made before one could not be."""
+    """Mazes without paths, one per key; the number made before the first failure."""
     distance_C, queue_C = np.empty(size * size, np.int64), np.empty(size * size, np.int64)
     random_1 = np.empty(1, np.uint64)
     for row in range(len(keys_B)):
@@ -112,8 +112,8 @@ def make(keys_B, size, low, high, least, tries, mazes_BC):
 
 @numba.njit(nogil=True)
 def turn_and_solve(mazes_BC, keys_B, size, turned_BC, answers_BC):
-    """Every maze under the turn or reflection of its key, with its shortest path; the preference among several paths is
-    not one of the symmetries, so that the path is found anew.
+    """Each maze under the rotation or reflection of its key, with its shortest path, which is computed again: the
+    preference among several paths is not symmetric.
     """
     distance_C, queue_C = np.empty(size * size, np.int64), np.empty(size * size, np.int64)
     random_1 = np.empty(1, np.uint64)

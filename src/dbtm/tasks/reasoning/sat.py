@@ -1,6 +1,6 @@
 """3-SAT: `three literals per clause, clause by clause, then a value per variable`.
 
-Clauses and the literals in them are in order of their variables. Training shows the first solution in alphabetical
+Clauses and the literals in them are in order of their variables. Training uses the first solution in alphabetical
 order, false before true; any assignment that satisfies all clauses is right.
 
 Shapes: B formulas, M clauses, n variables, L = 3 M + n tokens.
@@ -15,7 +15,7 @@ from dbtm.tasks.base import register
 from dbtm.tasks.reasoning.base import Reasoning, in_threads
 
 FALSE, TRUE, LITERALS = range(3)
-"""Tokens; from LITERALS on a variable, its negation, the next variable ..."""
+"""Tokens; from LITERALS on: a variable, its negation, the next variable ..."""
 MOST_VARIABLES = 100
 TRIES = 10_000
 
@@ -23,7 +23,7 @@ TRIES = 10_000
 @register
 @dataclass(frozen=True)
 class Sat(Reasoning):
-    """Random formulas that can be satisfied (found by a solver, not planted): each example is a formula of its own."""
+    """Random satisfiable formulas (found by a solver, not planted): each example is a new formula."""
 
     name = "sat"
 
@@ -68,15 +68,15 @@ class Sat(Reasoning):
         return np.concatenate([literals_l3, values_n3])
 
     def make(self, keys_B: np.ndarray) -> np.ndarray:
-        from dbtm.tasks.reasoning import sat_making  # compiles: only where formulas are made
+        from dbtm.tasks.reasoning import sat_making  # imported here because it compiles
 
         def chunk(keys_B: np.ndarray) -> np.ndarray:
             clauses_BM3 = np.zeros((len(keys_B), self.clauses, 3), np.int64)
             value_Bn = np.zeros((len(keys_B), self.variables), np.int64)
             if sat_making.make(keys_B, TRIES, clauses_BM3, value_Bn) < len(keys_B):
                 raise UsageError(
-                    f"no formula with task.variables={self.variables} and task.ratio={self.ratio} has a solution: ask "
-                    "for fewer clauses (task.ratio)"
+                    f"no formula with task.variables={self.variables} and task.ratio={self.ratio} has a solution: use "
+                    "fewer clauses (task.ratio)"
                 )
             return np.concatenate([LITERALS + clauses_BM3.reshape(len(keys_B), -1), value_Bn], axis=1)
 
@@ -94,8 +94,8 @@ class Sat(Reasoning):
         return None
 
     def parse(self, text: str) -> np.ndarray:
-        """A formula as DIMACS writes it: literals, a minus for a negation, and 0 after every clause. Fewer clauses than
-        the task's are filled up by repeating the last one, which changes nothing; so are literals.
+        """A formula in DIMACS format: literals, a minus for a negation, and 0 after each clause. Missing clauses and
+        literals are filled by repeating the last one, which changes nothing.
         """
         lines = [line for line in text.splitlines() if line.strip() and line.split()[0] not in ("c", "p", "v", "%")]
         clauses: list[list[int]] = [[]]
@@ -103,7 +103,7 @@ class Sat(Reasoning):
             number = int(word) if word.removeprefix("-").isdecimal() and len(word) < 9 else None
             if number is None or abs(number) > self.variables:
                 raise UsageError(
-                    f"{word!r} is no literal: write numbers from 1 to {self.variables}, - before a negation"
+                    f"{word!r} is not a literal: write numbers from 1 to {self.variables}, - before a negation"
                 )
             if number:
                 clauses[-1].append(2 * abs(number) - 2 + (number < 0))
@@ -121,18 +121,18 @@ class Sat(Reasoning):
         return np.concatenate([literals, np.full(self.variables, FALSE)])
 
     def text(self, tokens: np.ndarray) -> str:
-        """The assignment as DIMACS writes it; what is no value is a question mark."""
+        """The assignment in DIMACS format; a question mark for any other token."""
         values = np.asarray(tokens)[3 * self.clauses :]
         words = [{FALSE: f"-{v}", TRUE: f"{v}"}.get(int(value), "?") for v, value in enumerate(values, start=1)]
         return " ".join(["v", *words, "0"])
 
     def problem(self, tokens: np.ndarray) -> str:
-        """The formula as DIMACS writes it."""
+        """The formula in DIMACS format."""
         literal_M3 = np.asarray(tokens)[: 3 * self.clauses].reshape(-1, 3) - LITERALS
         rows = (f"{' '.join(map(_word, clause_3))} 0" for clause_3 in literal_M3)
         return "\n".join([f"p cnf {self.variables} {self.clauses}", *rows])
 
 
 def _word(literal: int) -> str:
-    """A literal as DIMACS writes it."""
+    """A literal in DIMACS format."""
     return f"{'-' * (int(literal) & 1)}{(int(literal) >> 1) + 1}"

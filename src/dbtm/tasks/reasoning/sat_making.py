@@ -1,8 +1,8 @@
-"""Random 3-SAT that can be satisfied, with the first assignment that does.
+"""Random satisfiable 3-SAT, with the first satisfying assignment.
 
-Clauses have three different variables and random signs; a formula without a solution is drawn again. Nothing is
-planted: a planted solution makes formulas of this density easier. A search with unit propagation assigns variables in
-their order, false first, so that it finds the first assignment in alphabetical order.
+Clauses have three different variables and random signs; a formula without a solution is drawn again. Solutions
+are not planted, as that makes formulas of this density easier. A search with unit propagation assigns variables in
+order, false first, and so finds the first assignment in alphabetical order.
 
 Shapes: B formulas, M clauses, n variables. A literal is 2 v for the variable v, 2 v + 1 for its negation.
 """
@@ -36,7 +36,7 @@ def _draw(n, random_1, clauses_M3):
 
 @numba.njit(nogil=True)
 def _index(clauses_M3, n, where_NM, count_N):
-    """The clauses that every literal is in."""
+    """The clauses of each literal."""
     count_N[:] = 0
     for clause in range(len(clauses_M3)):
         for literal in clauses_M3[clause]:
@@ -46,8 +46,8 @@ def _index(clauses_M3, n, where_NM, count_N):
 
 @numba.njit(nogil=True)
 def _assign(literal, clauses_M3, where_NM, count_N, value_n, trail_n, length):
-    """Make a literal true, and all that follows from it by unit clauses; the new length of the trail, -1 - length where
-    a clause is false.
+    """Make a literal true, and all that follows by unit clauses; the new length of the trail, or -1 - length if a
+    clause is false.
     """
     value_n[literal >> 1] = 1 - (literal & 1)
     trail_n[length] = literal
@@ -78,10 +78,10 @@ def _assign(literal, clauses_M3, where_NM, count_N, value_n, trail_n, length):
 
 @numba.njit(nogil=True)
 def first_solution(clauses_M3, value_n):
-    """The first satisfying assignment in alphabetical order, false before true; False where there is none."""
+    """The first satisfying assignment in alphabetical order, false before true; False if there is none."""
     n = len(value_n)
     where_NM, count_N = np.empty((2 * n, len(clauses_M3)), np.int32), np.empty(2 * n, np.int32)
-    trail_n, decision_n = np.empty(n, np.int64), np.empty(n, np.int64)  # decisions: where in the trail they stand
+    trail_n, decision_n = np.empty(n, np.int64), np.empty(n, np.int64)  # decisions: their places in the trail
     _index(clauses_M3, n, where_NM, count_N)
     value_n[:] = -1
     length = depth = 0
@@ -92,7 +92,7 @@ def first_solution(clauses_M3, value_n):
         decision_n[depth] = length
         depth += 1
         length = _assign(2 * variable + 1, clauses_M3, where_NM, count_N, value_n, trail_n, length)
-        while length < 0:  # take the last decision for false back; what is left is true
+        while length < 0:  # undo the last decision for false; only true is left
             length = -1 - length
             if depth == 0:
                 return False
@@ -107,7 +107,7 @@ def first_solution(clauses_M3, value_n):
 
 @numba.njit(nogil=True)
 def make(keys_B, tries, clauses_BM3, value_Bn):
-    """Formulas and solutions, one per key; how many were made before one could not be."""
+    """Formulas and solutions, one per key; the number made before the first failure."""
     random_1 = np.empty(1, np.uint64)
     for row in range(len(keys_B)):
         random_1[0] = keys_B[row]

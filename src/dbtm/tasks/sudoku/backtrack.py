@@ -1,8 +1,8 @@
-"""A solver in plain Python for one puzzle at a time: milliseconds, where compiling `solver` would take seconds.
+"""A solver in plain Python for one puzzle: it takes milliseconds, while compiling `solver` takes seconds.
 
 Candidates are bitmasks (bit d - 1 for digit d). After naked and hidden singles it branches on a digit with only two
-places in some unit, or else on the cell with the fewest candidates: the choice of the two that has fewer options keeps
-even ill-natured puzzles without a solution to a fraction of a second.
+places in some unit, or else on the cell with the fewest candidates: taking the branch with fewer options solves
+even hard puzzles without a solution in a fraction of a second.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def _is_single(mask: int) -> bool:
 
 
 def _naked_singles(masks: Masks, queue: list[int], tables: _Tables) -> bool:
-    """Take the digit of every queued cell from its peers, and of those that become single; False on a contradiction."""
+    """Remove the digits of queued cells, and of cells that become single, from their peers; False on contradiction."""
     while queue:
         cell = queue.pop()
         for peer in tables.peers[cell]:
@@ -58,7 +58,7 @@ def _naked_singles(masks: Masks, queue: list[int], tables: _Tables) -> bool:
 
 
 def _count_places(masks: Masks, unit: list[int]) -> tuple[int, int, int]:
-    """The digits with at least one place in a unit, those with exactly one that is still open, and those with two."""
+    """The digits with at least one place in a unit, those with exactly one open place, and those with two."""
     once = twice = thrice = fixed = 0
     for cell in unit:
         mask = masks[cell]
@@ -71,7 +71,7 @@ def _count_places(masks: Masks, unit: list[int]) -> tuple[int, int, int]:
 
 
 def _reduce(masks: Masks, queue: list[int], tables: _Tables) -> Options | None:
-    """Propagate in place, then options to branch on: none where the grid is full, None on a contradiction."""
+    """Propagate in place; the options to branch on: none if the grid is full, None on a contradiction."""
     while True:
         if not _naked_singles(masks, queue, tables):
             return None
@@ -96,7 +96,7 @@ def _reduce(masks: Masks, queue: list[int], tables: _Tables) -> Options | None:
 
 
 def _cell_options(masks: Masks) -> Options:
-    """The candidates of the open cell that has the fewest; none where no cell is open."""
+    """The candidates of the open cell with the fewest; none if no cell is open."""
     open_cells = [cell for cell, mask in enumerate(masks) if not _is_single(mask)]
     if not open_cells:
         return []
@@ -117,7 +117,7 @@ def _search(masks: Masks, queue: list[int], tables: _Tables) -> Iterator[Masks]:
 
 
 def solutions(puzzle: Sequence[int]) -> Iterator[list[int]]:
-    """The solutions of a grid (0 for empty) one after the other, each found when it is asked for."""
+    """Iterate over the solutions of a grid (0 for empty), found lazily."""
     box = round(len(puzzle) ** 0.25)
     tables = _tables(box)
     masks = [1 << digit - 1 if digit else tables.full for digit in puzzle]

@@ -1,6 +1,6 @@
 """Puzzles as a CSV file: a header `puzzle,solution`, then one puzzle per line as digits in reading order, 0 for empty.
 
-Reading is strict: the first bad row is named by its line and the file is refused. The solution column may be missing;
+Reading is strict: a file with a bad row is refused, and the error names its line. The solution column may be missing:
 the puzzles are then solved, and each must have exactly one solution.
 """
 
@@ -23,7 +23,7 @@ Grids = NDArray[np.uint8]
 
 
 def write(path: str | Path, puzzles_BC: np.ndarray, solutions_BC: np.ndarray) -> None:
-    """Write puzzles and solutions; the file appears under its name only when it is complete."""
+    """Write puzzles and solutions atomically."""
     rows = (f"{_text(p_C)},{_text(s_C)}\n" for p_C, s_C in zip(puzzles_BC, solutions_BC))
     atomic.write_bytes(Path(path), "".join(["puzzle,solution\n", *rows]).encode("ascii"))
 
@@ -33,7 +33,7 @@ def _text(grid_C: np.ndarray) -> str:
 
 
 def read(path: str | Path) -> tuple[Grids, Grids]:
-    """Puzzles and solutions, uint8 (B, C) each; a UsageError names the file and the first line that is not right."""
+    """Puzzles and solutions, uint8 (B, C) each; a UsageError names the file and the first bad line."""
     path = Path(path)
     lines, puzzles_BC, solutions_BC = _read_grids(path)
     if solutions_BC is None:
@@ -43,7 +43,7 @@ def read(path: str | Path) -> tuple[Grids, Grids]:
 
 
 def _read_grids(path: Path) -> tuple[list[int], Grids, Grids | None]:
-    """Line numbers, puzzles and, where the file has them, solutions."""
+    """Line numbers, puzzles and, if the file has them, solutions."""
     lines: list[int] = []
     grids: list[list[Grids]] = []
     for line, row in _rows(path):
@@ -52,13 +52,13 @@ def _read_grids(path: Path) -> tuple[list[int], Grids, Grids | None]:
         grids.append([_grid(text, f"{path}, line {line}", name, cells) for name, text in zip(names, row)])
         lines.append(line)
     if not grids:
-        raise UsageError(f"{path} holds no puzzles: give it a header 'puzzle,solution' and one puzzle per line")
+        raise UsageError(f"{path} has no puzzles: write a header 'puzzle,solution' and one puzzle per line")
     puzzles_BC, *solutions = (np.stack(column) for column in zip(*grids))
     return lines, puzzles_BC, solutions[0] if solutions else None
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line number and columns of every row below the header, empty lines left out."""
+    """Line number and columns of each row below the header, without empty lines."""
     try:
         with open(path, encoding="utf-8-sig", newline="", opener=at_once) as file:
             reader = csv.reader(file)
@@ -88,7 +88,7 @@ def _grid(text: str, where: str, name: str, cells: int | None) -> Grids:
 
 
 def _check_solutions(path: Path, lines: list[int], puzzles_BC: Grids, solutions_BC: Grids) -> None:
-    """Refuse solutions that break a rule or change a clue, and puzzles with others beside them."""
+    """Refuse solutions that break a rule or change a clue, and puzzles with several solutions."""
     digits = math.isqrt(puzzles_BC.shape[1])
     units_BUN = solutions_BC[:, tables(math.isqrt(digits)).units_UN]
     right_B = (np.sort(units_BUN, axis=2) == np.arange(1, digits + 1)).all(axis=(1, 2))
@@ -100,7 +100,7 @@ def _check_solutions(path: Path, lines: list[int], puzzles_BC: Grids, solutions_
 
 
 def _solve(path: Path, lines: list[int], puzzles_BC: Grids) -> Grids:
-    """The solution of every puzzle; one that has none, or several, is refused."""
+    """The solution of each puzzle; one with none, or several, is refused."""
     solutions_BC, counts_B = solve_many(puzzles_BC)
     for row in np.flatnonzero(counts_B != 1):
         reason = "several solutions: look for a missing clue"

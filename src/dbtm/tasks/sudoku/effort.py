@@ -1,8 +1,8 @@
-"""How hard a puzzle is: the guesses that a solver needs to find its solution and to prove that there is no other.
+"""Difficulty of a puzzle: the guesses that a solver needs to find its solution and to prove that it is unique.
 
-With singles alone the guesses grow with everything that a person would call difficult; with the rules of `logic` only
-what those rules do not see is left. Which candidate is tried first is drawn at random: efforts are means over a few
-searches, from a stream that depends on the puzzle's place alone.
+With singles only, the guesses grow with all that a person finds difficult; with the rules of `logic` they count only
+what those rules do not solve. The first candidate to try is random: efforts are means over a few searches, from a
+stream that depends only on the puzzle's index.
 """
 
 import numba
@@ -17,7 +17,7 @@ SEARCHES = 4
 
 @numba.njit(nogil=True)
 def mean_guesses(puzzle_C, searches, logic, grid, work, found_C):
-    """Guesses per search for both solutions that a puzzle might have."""
+    """Guesses per search for up to two solutions of a puzzle."""
     before = work.guesses_1[0]
     for _ in range(searches):
         search(work, start(puzzle_C, work), grid, 2, found_C, logic)
@@ -34,7 +34,7 @@ def _efforts(puzzles_BC, searches, logic, grid, efforts_B):
 
 
 def efforts(puzzles_BC: np.ndarray, logic: bool = False, searches: int = SEARCHES) -> NDArray[np.float64]:
-    """The effort of every puzzle, (B,): 0 where the solver never has to guess."""
+    """The effort of each puzzle, (B,): 0 if the solver never has to guess."""
     puzzles_BC = np.ascontiguousarray(puzzles_BC, dtype=np.uint8)
     efforts_B = np.zeros(len(puzzles_BC))
     _efforts(puzzles_BC, searches, logic, tables(round(puzzles_BC.shape[1] ** 0.25)), efforts_B)

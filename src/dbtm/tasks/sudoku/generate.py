@@ -1,13 +1,13 @@
-"""Puzzles with exactly one solution and exactly so many clues, each a function of (seed, index) alone.
+"""Puzzles with exactly one solution and a given number of clues, each a function of (seed, index) alone.
 
-A random full grid is dug: its cells are emptied in random order, each only where the solution stays unique, until the
-asked number of clues is left. A dig that gets stuck puts some clues back and goes on, and after a while starts from a
-new grid. Every random choice comes from a stream keyed by (seed, index, clues), so index i is the same puzzle whatever
-is asked beside it and however many workers share the work.
+A random full grid is dug: its cells are emptied in random order, each only if the solution stays unique, until the
+requested number of clues is left. A stuck dig puts some clues back and continues, and after a while starts from a new
+grid. Every random choice comes from a stream keyed by (seed, index, clues), so puzzle i does not depend on the other
+puzzles or on the number of workers.
 
-`generate` walks the indices from `first` upwards and skips those whose solution it has already had. Of the 6.7e21 full
-9 x 9 grids none will ever be met twice, so there row r is index `first + r`. There are only 288 full 4 x 4 grids, so
-for box size 2 it is the puzzle that may not come twice.
+`generate` walks the indices from `first` upwards and skips repeated solutions. With 6.7e21 full 9 x 9 grids none
+repeats, so there row r is index `first + r`. There are only 288 full 4 x 4 grids, so for box size 2 only repeated
+puzzles are skipped.
 
 Shapes: B puzzles, C cells, N digits, U units.
 """
@@ -26,7 +26,7 @@ from dbtm.tasks.sudoku.propagation import copy, is_single, tables, workspace
 from dbtm.tasks.sudoku.solver import search, write_digits
 
 DIGS_A_GRID = 24
-"""Digs of one full grid, each from what the last one left, before a new grid is drawn (measured: best for 22 clues)."""
+"""Digs of one full grid, each from the result of the last, before a new grid is drawn (measured: best for 22 clues)."""
 
 _CHUNK = 128
 
@@ -56,7 +56,7 @@ def random_grid(grid, work, found_C, solution_C):
 
 @numba.njit(nogil=True)
 def _is_forced(cell, bit, puzzle_C, used_U, grid):
-    """Whether a look at one cell and its units shows that it can only hold `bit`: a naked or a hidden single."""
+    """Whether one cell and its units show that it can only be `bit`: a naked or a hidden single."""
     row, column, square = grid.home_C3[cell]
     full = (1 << grid.units_UN.shape[1]) - 1
     if (used_U[row] | used_U[column] | used_U[square]) == full ^ bit:
@@ -76,7 +76,7 @@ def _is_forced(cell, bit, puzzle_C, used_U, grid):
 
 @numba.njit(nogil=True)
 def _has_other_solution(cell, bit, puzzle_C, used_U, grid, work, found_C):
-    """Whether the puzzle, in which `cell` is empty, can be solved with anything but `bit` in that cell."""
+    """Whether the puzzle with `cell` empty has a solution with another digit than `bit` there."""
     full = (1 << grid.units_UN.shape[1]) - 1
     queued = 0
     for c in range(len(puzzle_C)):
@@ -96,16 +96,16 @@ def _has_other_solution(cell, bit, puzzle_C, used_U, grid, work, found_C):
 
 @numba.njit(nogil=True)
 def _flip(cell, bit, used_U, grid):
-    """Take a digit in or out of what the cell's three units have used."""
+    """Add or remove a digit in the used digits of the cell's three units."""
     for unit in grid.home_C3[cell]:
         used_U[unit] ^= bit
 
 
 @numba.njit(nogil=True)
 def dig(puzzle_C, left, clues, order_C, used_U, grid, work, found_C):
-    """Empty cells in the given order while the solution stays unique; how many clues are left.
+    """Empty cells in the given order while the solution stays unique; the number of clues left.
 
-    One pass is enough: a clue that is needed now is needed when there are fewer.
+    One pass is enough: a clue that is needed now is also needed with fewer clues.
     """
     for cell in order_C:
         if left == clues:
@@ -147,7 +147,7 @@ def _generate_one(key, fewest, most, box, grid, puzzle_C, solution_C):
     used_U = np.empty(len(grid.units_UN), np.int64)
     order_C = np.arange(cells)
     clues = fewest + below(work.random_1, most - fewest + 1)
-    restored = 2 * box  # measured: with fewer, digs stay stuck; with more, they repeat work
+    restored = 2 * box  # measured: fewer leave digs stuck, more repeat work
     while True:
         random_grid(grid, work, found_C, solution_C)
         copy(solution_C, puzzle_C)
@@ -172,7 +172,7 @@ def _generate_chunk(seed, first, fewest, most, box, grid, puzzles_BC, solutions_
 
 
 def indexed(clues: Clues, n: int, seed: int, first: int = 0, box: int = 3) -> tuple[Grids, Grids]:
-    """Puzzles and solutions, (n, C) each, of the indices from `first` on, repeats and all, on this thread."""
+    """Puzzles and solutions, (n, C) each, of the indices from `first` on, with repeats, on this thread."""
     fewest, most = clue_range(clues, box)
     if not 0 <= seed < 2**64:
         raise UsageError(f"seed {seed} is out of range: use an integer from 0 to 2^64 - 1")
@@ -184,11 +184,11 @@ def indexed(clues: Clues, n: int, seed: int, first: int = 0, box: int = 3) -> tu
 def in_chunks(
     make: Callable[[int, int], tuple[Grids, Grids]], first: int, n: int, workers: int, size: int = _CHUNK
 ) -> Iterator[tuple[Grids, Grids]]:
-    """`make(index, count)` for the indices first to first + n in order, in chunks that the workers make in parallel.
+    """`make(index, count)` for the indices first to first + n in order, in parallel chunks.
 
     Threads are enough, since compiled code runs without the interpreter's lock. Chunks come back in order, so the
-    result does not depend on the number of workers. The first chunk, which compiles for seconds, is made by the
-    calling thread: Ctrl-C stops that at once, but has to wait for a worker.
+    result does not depend on the number of workers. The first chunk, which compiles for seconds, runs in the calling
+    thread, so that Ctrl-C stops it at once.
     """
     starts = range(first, first + n, size)
 
@@ -214,9 +214,9 @@ def generate(
 ) -> tuple[Grids, Grids]:
     """`n` puzzles and their solutions, uint8 (n, C) each, 0 for empty.
 
-    `clues` is an exact count, or a range (fewest, most) from which every puzzle draws its own. Indices are walked from
-    `first` on, less repeats (see the module's text). `progress` is called with the number of puzzles kept so far.
-    Raises a UsageError where the arguments make no sense or there are no `n` different puzzles to be found.
+    `clues` is an exact count, or a range (fewest, most) from which each puzzle draws its own. Indices are walked from
+    `first` on, without repeats (see the module's docstring). `progress` is called with the number of puzzles so far.
+    Raises a UsageError for invalid arguments, or if there are no `n` different puzzles.
     """
     puzzles: list[Grids] = []
     solutions: list[Grids] = []
@@ -236,6 +236,6 @@ def generate(
                 progress(len(puzzles))
         first += walked
         if len(puzzles) < n and len(puzzles) - before < walked // 50:
-            raise UsageError(f"found only {len(puzzles)} different puzzles with these clues: ask for fewer than {n}")
-        walked = max(n - len(puzzles), 1024)  # repeats are frequent where they happen at all
+            raise UsageError(f"found only {len(puzzles)} different puzzles with these clues: use fewer than {n}")
+        walked = max(n - len(puzzles), 1024)  # if there are repeats, they are frequent
     return np.array(puzzles).reshape(n, box**4), np.array(solutions).reshape(n, box**4)

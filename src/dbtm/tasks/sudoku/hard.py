@@ -1,9 +1,9 @@
-"""Hard puzzles: minimal ones, improved until a solver needs so many guesses for them.
+"""Hard puzzles: minimal ones, improved until a solver needs a given number of guesses.
 
-A full grid is dug until no clue can go. Then the puzzle climbs: a few clues are put back at random and it is dug again
-in another order; what takes the solver at least as many guesses is kept. Every puzzle draws its own target from a
-range, so that a pool holds all efforts in it. A climb that gets stuck starts again from a new grid. As in `generate`, a
-puzzle is a function of (seed, index) alone.
+A full grid is dug until no clue can be removed. Then the puzzle climbs: a few clues are put back at random and it is
+dug again in another order; the new puzzle is kept if it takes at least as many guesses. Each puzzle draws its target
+from a range, so that a pool has all efforts. A stuck climb starts again from a new grid. As in `generate`, a puzzle is
+a function of (seed, index) alone.
 
 Shapes: B puzzles, C cells.
 """
@@ -20,14 +20,14 @@ from dbtm.tasks.sudoku.effort import mean_guesses
 from dbtm.tasks.sudoku.generate import Grids, dig, in_chunks, random_grid, restore
 from dbtm.tasks.sudoku.propagation import copy, tables, workspace
 
-RESTORED = 4  # clues put back in a step of a climb (measured: fewer get stuck, more forget what was reached)
-PATIENCE = 150  # steps of a climb without a gain, then it starts from a new grid (measured)
-SEARCHES = 2  # per measured effort: a climb accepts what is a little worse now and then, which helps it
+RESTORED = 4  # clues put back per step of a climb (measured: fewer get stuck, more lose the progress)
+PATIENCE = 150  # steps without a gain before a climb starts from a new grid (measured)
+SEARCHES = 2  # per measured effort: the noise lets a climb accept slightly worse puzzles, which helps
 
 
 @numba.njit(nogil=True)
 def _climb(target, logic, grid, work, used_U, order_C, found_C, solution_C, best_C):
-    """A minimal puzzle of at least this effort, in `best_C`; False where the climb gets stuck below it."""
+    """A minimal puzzle of at least this effort, in `best_C`; False if the climb gets stuck below it."""
     cells = len(best_C)
     random_grid(grid, work, found_C, solution_C)
     copy(solution_C, best_C)
@@ -65,7 +65,7 @@ def _climb_chunk(seed, first, low, high, logic, grid, puzzles_BC, solutions_BC):
         target = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
         while not _climb(target, logic, grid, work, used_U, order_C, found_C, solutions_BC[row], puzzles_BC[row]):
             continue
-        order_C[:] = np.arange(cells)  # what a puzzle starts from does not depend on the one before
+        order_C[:] = np.arange(cells)  # a puzzle must not depend on the one before
 
 
 def generate_hard(
@@ -78,7 +78,7 @@ def generate_hard(
 ) -> tuple[Grids, Grids]:
     """`n` minimal 9 x 9 puzzles and their solutions, uint8 (n, 81) each, 0 for empty.
 
-    Each takes the solver (with the rules of `logic`, or with singles alone) at least a number of guesses that is drawn
+    Each takes the solver (with the rules of `logic`, or with singles only) at least a number of guesses drawn
     log-uniformly from `effort`.
     """
     check_effort(effort, 3)

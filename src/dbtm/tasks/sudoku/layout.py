@@ -1,8 +1,8 @@
-"""How a Sudoku becomes tokens: `[BOS] puzzle [BOS] solution`, each grid written row by row with separators between.
+"""The token layout of a Sudoku: `[BOS] puzzle [BOS] solution`, each grid row by row with separators between.
 
 For box size n the grid has N = n * n digits and C = N * N cells. For n = 3 this is the paper's layout: V = 12 tokens
-(0 empty, 1-9 digits, 10 row separator, 11 BOS), 89 tokens a grid, L = 180, prompt 91. The whole solution half is
-generated, so a model has to copy the clues and to place the separators as well.
+(0 empty, 1-9 digits, 10 row separator, 11 BOS), 89 tokens per grid, L = 180, prompt 91. The whole solution half is
+generated, so a model also has to copy the clues and place the separators.
 
 Shapes: B rows, L tokens, C cells of one grid.
 """
@@ -98,7 +98,7 @@ class Layout:
         return tokens_BL
 
     def decode(self, tokens_BL: np.ndarray) -> NDArray[np.uint8]:
-        """Cells of the solution half, (B, C); a token that is no digit reads as empty. Separators are not looked at."""
+        """Cells of the solution half, (B, C); any token but a digit reads as empty. Separators are ignored."""
         cells_BC = np.asarray(tokens_BL)[:, self.solution_positions]
         return np.where(cells_BC <= self.digits, cells_BC, 0).astype(np.uint8)
 

@@ -1,8 +1,8 @@
 """Rules beyond singles that people use: locked candidates, and subsets of two or three cells or digits.
 
-A locked candidate: where a digit's places in a box all lie in one line, it leaves the rest of the line, and the other
-way round. A naked subset: two (three) cells of a unit that hold the same two (three) digits between them keep these
-from its other cells. A hidden subset is the same with cells and digits exchanged. None of them guesses.
+A locked candidate: if a digit's places in a box all lie in one line, it is removed from the rest of the line, and vice
+versa. A naked subset: if two (three) cells of a unit have only two (three) digits together, these are removed from its
+other cells. A hidden subset is the same with cells and digits exchanged. None of them guesses.
 """
 
 import numba
@@ -21,11 +21,11 @@ def bit_count(mask):
 
 @numba.njit(nogil=True)
 def eliminate(candidates_C, queue_C, grid):
-    """Apply the cheapest rule that removes something, in place: how many cells have become single, which are queued;
-    0 also where no rule applies, -1 on a contradiction.
+    """Apply the cheapest rule that removes something, in place: the number of cells that become single and are queued;
+    0 if no rule applies, -1 on a contradiction.
 
-    Cells of which something is removed but which stay open are worth another pass: the rules are applied until one
-    makes a single or none removes anything.
+    Removals that leave cells open allow further ones: the rules are repeated until one makes a single or none removes
+    anything.
     """
     while True:
         before_C = candidates_C.copy()
@@ -106,7 +106,7 @@ def _transpose(rows_N, columns_N):
 
 @numba.njit(nogil=True)
 def _narrow_subsets(masks_N):
-    """Two or three masks that have no more bits between them keep these bits from all others; whether that removed
+    """If two or three masks have only as many bits together, remove these from all others; whether that changed
     anything.
     """
     n, removed = len(masks_N), False
@@ -128,7 +128,7 @@ def _narrow_subsets(masks_N):
 
 @numba.njit(nogil=True)
 def _keep_from_others(masks_N, bits, a, b, c):
-    """Remove bits from all masks but three; whether one had them."""
+    """Remove bits from all masks but three; whether that changed anything."""
     removed = False
     for i in range(len(masks_N)):
         if i not in (a, b, c) and masks_N[i] & bits:

@@ -1,4 +1,4 @@
-"""What touches what in a grid, and the candidates of its cells narrowed by naked and hidden singles.
+"""The units and peers of a grid, and propagation of candidates by naked and hidden singles.
 
 A cell's candidates are a bitmask (bit d - 1 for digit d).
 
@@ -16,7 +16,7 @@ from dbtm.tasks.sudoku.layout import cell_coordinates
 
 
 class Tables(NamedTuple):
-    """What touches what in a grid of one box size."""
+    """The units and peers of a grid of one box size."""
 
     units_UN: NDArray[np.int16]
     """The cells of every unit."""
@@ -27,14 +27,14 @@ class Tables(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Memory of one search, allocated once and used for many."""
+    """Memory of a search, allocated once and reused."""
 
     stack_DC: NDArray[np.int16]
-    """Candidates at every depth; depth 0 is where a caller puts the start."""
+    """Candidates per depth; the caller writes the start to depth 0."""
     branch_D: NDArray[np.int16]
-    """The cell that was tried at every depth."""
+    """The cell tried at each depth."""
     queue_C: NDArray[np.int16]
-    """Cells whose digit is known and has still to be taken from their peers."""
+    """Cells whose known digit must still be removed from their peers."""
     random_1: NDArray[np.uint64]
     """State of the stream that picks which candidate is tried first."""
     guesses_1: NDArray[np.int64]
@@ -54,7 +54,7 @@ def tables(box: int) -> Tables:
 
 @numba.njit(nogil=True)
 def workspace(cells, key):
-    """Fresh memory for searches over grids of so many cells."""
+    """New memory for searches over grids of this many cells."""
     return Workspace(
         np.empty((cells + 1, cells), np.int16),
         np.empty(cells + 1, np.int16),
@@ -73,13 +73,13 @@ def copy(source, target):
 
 @numba.njit(nogil=True)
 def is_single(mask):
-    """Whether a mask that is not 0 has one bit."""
+    """Whether a nonzero mask has exactly one bit."""
     return mask & (mask - 1) == 0
 
 
 @numba.njit(nogil=True)
 def _hidden_singles(candidates_C, queue_C, queued, units_UN):
-    """Fix every cell that alone in its unit can take some digit; the new queue length, or -1 on a contradiction."""
+    """Fix each cell that is a digit's only place in a unit; the new queue length, or -1 on a contradiction."""
     full = (1 << units_UN.shape[1]) - 1
     for unit in range(units_UN.shape[0]):
         once, twice, fixed = 0, 0, 0
@@ -107,7 +107,7 @@ def _hidden_singles(candidates_C, queue_C, queued, units_UN):
 
 @numba.njit(nogil=True)
 def propagate(candidates_C, queue_C, queued, grid):
-    """Naked and hidden singles, in place, until nothing moves; False on a contradiction.
+    """Naked and hidden singles, in place, until nothing changes; False on a contradiction.
 
     The queue's first `queued` cells have just become single. A cell is queued once, so the queue never overflows.
     """

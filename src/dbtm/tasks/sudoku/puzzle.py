@@ -1,6 +1,6 @@
-"""One puzzle as a user types it: reading it, checking it, and judging an answer. Pure Python, nothing to compile.
+"""One puzzle from a user: read it, check it, and judge an answer. Pure Python, nothing to compile.
 
-Every complaint is a `UsageError` of one line that says how to put things right.
+Every error is a `UsageError` of one line that says how to correct it.
 """
 
 from functools import lru_cache
@@ -23,12 +23,12 @@ _HOW_TO_WRITE = "write 81 characters (16 for 4 x 4), a digit for a clue and 0 or
 def parse(text: str) -> Grid:
     """The cells of a puzzle, (81,) or (16,), 0 for empty.
 
-    Cells may stand in one line or one line per row; spaces and strokes `|` between them are left out, and lines of `-`,
-    `+` and `|` alone.
+    Cells may stand in one line or one line per row; spaces and `|` between them are ignored, and so are lines of only
+    `-`, `+` and `|`.
     """
     text, lines = text.removeprefix("\ufeff"), []
     if text.lower().startswith("puzzle"):
-        raise UsageError("this is a CSV of puzzles: `dbtm eval sudoku` takes it, `dbtm solve` one puzzle")
+        raise UsageError("this is a CSV of puzzles: use `dbtm eval sudoku`; `dbtm solve` takes one puzzle")
     for number, line in enumerate(text.splitlines(), start=1):
         allowed = _BETWEEN if any(character in _CELLS for character in line) else _FRAME
         for column, character in enumerate(line, start=1):
@@ -43,12 +43,14 @@ def parse(text: str) -> Grid:
         raise UsageError(_wrong_length(lines))
     size = _BOX_OF_CELLS[len(values)] ** 2
     if max(values) > size:
-        raise UsageError(f"{max(values)} is no digit of a {size} x {size} grid: use 1 to {size}, and 0 or . for empty")
+        raise UsageError(
+            f"{max(values)} is not a digit of a {size} x {size} grid: use 1 to {size}, and 0 or . for empty"
+        )
     return np.array(values, dtype=np.uint8)
 
 
 def _wrong_length(lines: list[tuple[int, str]]) -> str:
-    """Why the lines are no grid: where all rows but a few have the right length, those are named."""
+    """Why the lines are not a grid; names the rows of wrong length if they are few."""
     for size in (9, 4):
         odd = [(number, len(cells)) for number, cells in lines if len(cells) != size]
         if len(lines) == size and len(odd) < size:
@@ -86,7 +88,7 @@ def clash(grid_C: np.ndarray) -> str | None:
 
 
 def _places(unit: str, first: int, second: int, box: int) -> str:
-    """Where two cells of a named unit are, in as few words as the unit leaves to say."""
+    """The places of two cells of a named unit, in as few words as possible."""
     (row_1, column_1), (row_2, column_2) = divmod(first, box * box), divmod(second, box * box)
     if unit.startswith("row"):
         return f"columns {column_1 + 1} and {column_2 + 1}"
@@ -107,7 +109,7 @@ def violation(solution_C: np.ndarray, puzzle_C: np.ndarray) -> str | None:
 
 
 def check(puzzle_C: np.ndarray) -> Grid:
-    """The one solution of a puzzle; a UsageError where clues clash or there is no solution or more than one."""
+    """The one solution of a puzzle; a UsageError if clues clash or there is no solution or more than one."""
     box = _BOX_OF_CELLS[len(puzzle_C)]
     broken = clash(puzzle_C)
     if broken:

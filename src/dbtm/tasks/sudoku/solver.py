@@ -1,8 +1,8 @@
 """A compiled Sudoku solver that counts solutions: fast enough to prove millions of puzzles unique.
 
-Naked and hidden singles are propagated until nothing moves, and where asked for the stronger rules of `logic`; then the
-cell with the fewest candidates is tried, depth first. For a single puzzle typed by a user, `puzzle.check` is the better
-choice: it needs no compilation.
+Naked and hidden singles are propagated until nothing changes, optionally with the rules of `logic`; then the cell with
+the fewest candidates is tried, depth first. For a single puzzle of a user use `puzzle.check`, which needs no
+compilation.
 
 Shapes: B grids, C cells.
 """
@@ -18,7 +18,7 @@ from dbtm.tasks.sudoku.propagation import copy, is_single, propagate, tables, wo
 
 @numba.njit(nogil=True)
 def _fewest_candidates(candidates_C):
-    """The first cell with the fewest candidates among the open ones, or -1 where every cell is fixed."""
+    """The first open cell with the fewest candidates, or -1 if every cell is fixed."""
     best, fewest = -1, 1 << 14
     for cell in range(len(candidates_C)):
         mask = candidates_C[cell]
@@ -40,7 +40,7 @@ def _random_bit(mask, random_1):
 
 @numba.njit(nogil=True)
 def narrow(candidates_C, queue_C, queued, grid, logic):
-    """Singles and, where `logic` is true, the rules of `logic`, until nothing moves; False on a contradiction."""
+    """Singles and, if `logic` is true, the rules of `logic`, until nothing changes; False on a contradiction."""
     while propagate(candidates_C, queue_C, queued, grid):
         if not logic:
             return True
@@ -54,8 +54,8 @@ def narrow(candidates_C, queue_C, queued, grid, logic):
 def search(work, queued, grid, limit, found_C, logic=False):
     """Count the solutions of `work.stack_DC[0]`, up to `limit`; the last one found is left in `found_C` as masks.
 
-    The first `queued` cells of the queue are singles that have not been propagated yet. Whoever runs out of options at
-    one depth returns to the depth above, where the tried candidate has already been taken out.
+    The first `queued` cells of the queue are singles that have not been propagated yet. Without options left
+    at one depth, the search returns to the depth above, where the tried candidate is already removed.
     """
     count, depth = 0, 0
     while True:
@@ -121,7 +121,7 @@ def _solve_many(puzzles_BC, grid, limit, solutions_BC, counts_B):
 
 
 def solve_many(puzzles_BC: np.ndarray, limit: int = 2) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """A solution of every puzzle, (B, C), and how many it has counted up to `limit`, (B,); no solution leaves zeros."""
+    """A solution of each puzzle, (B, C), zeros if there is none, and the number of solutions up to `limit`, (B,)."""
     puzzles_BC = np.ascontiguousarray(puzzles_BC, dtype=np.uint8)
     solutions_BC = np.zeros_like(puzzles_BC)
     counts_B = np.zeros(len(puzzles_BC), dtype=np.int64)
@@ -135,6 +135,6 @@ def count_solutions(grid_C: np.ndarray, limit: int = 2) -> int:
 
 
 def solve(grid_C: np.ndarray) -> NDArray[np.uint8] | None:
-    """A solution of one grid, or None where it has none."""
+    """A solution of one grid, or None if it has none."""
     solutions_1C, counts_1 = solve_many(np.asarray(grid_C)[None], limit=1)
     return solutions_1C[0] if counts_1[0] else None

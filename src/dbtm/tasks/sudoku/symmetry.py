@@ -1,8 +1,8 @@
-"""The symmetries of Sudoku as augmentation: a valid puzzle with one solution stays one under all of them.
+"""The symmetries of Sudoku as augmentation: they keep a puzzle valid and its solution unique.
 
 Relabelled digits, permuted bands and stacks, permuted rows in a band and columns in a stack, and the transpose:
 9! * 6^8 * 2 elements for 9 x 9 grids. Each row's element is drawn uniformly from its own key, so an augmented row is a
-function of (puzzle, key) whatever the batch around it.
+function of (puzzle, key), independent of its batch.
 
 Shapes: B grids, C cells, N digits (N1: and empty), n lines of a band.
 """

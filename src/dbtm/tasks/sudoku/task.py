@@ -33,13 +33,13 @@ class Sudoku(Task):
     box: int = 3
     """Size of a box: 3 for 9 x 9 grids, 2 for 4 x 4."""
     clues: tuple[tuple[int, int], ...] = ((30, 30), (35, 35), (40, 40))
-    """Ranges of clue counts, each a pool of generated puzzles. All pools are mixed in equal parts."""
+    """Ranges of clues, each a pool of generated puzzles. All pools are mixed in equal parts."""
     efforts: tuple[tuple[int, int], ...] = ()
     """Ranges of a solver's guesses, each a pool of generated hard puzzles (9 x 9 only)."""
     puzzle_files: tuple[str, ...] = ()
-    """CSV files of others' puzzles (puzzle or puzzle,solution), each a pool."""
+    """CSV files of puzzles (puzzle or puzzle,solution), each a pool."""
     pool: int = 48_000
-    """Generated puzzles of each pool."""
+    """Generated puzzles per pool."""
     seed: int = 1
     """Seed of the puzzles."""
     augment: bool = True
@@ -47,9 +47,9 @@ class Sudoku(Task):
     evaluate_clues: int = 30
     """Clues of the puzzles of the quick evaluation."""
     evaluate_also: tuple[int, ...] = ()
-    """Other counts of clues that it also measures, each by itself; the best checkpoint does not depend on them."""
+    """Other numbers of clues to evaluate separately; they do not affect the best checkpoint."""
     evaluate_file: str = ""
-    """A CSV file whose first puzzles the quick evaluation solves instead; empty: generated ones."""
+    """A CSV file whose first puzzles the quick evaluation solves; empty: generated ones."""
     evaluate_n: int = 256
     """Puzzles of the quick evaluation."""
 
@@ -63,7 +63,7 @@ class Sudoku(Task):
         if not 1 <= self.pool <= MOST_COUNT or not (self.clues or self.efforts or self.puzzle_files):
             raise UsageError(
                 f"task.pool must be from 1 to {MOST_COUNT}, and one of task.clues, task.efforts and task.puzzle_files "
-                "must name puzzles: task.clues=[[30,30]]"
+                "must be set, such as task.clues=[[30,30]]"
             )
         if self.evaluate_n > MOST_COUNT:
             raise UsageError(f"task.evaluate_n={self.evaluate_n} must be at most {MOST_COUNT}")
@@ -86,13 +86,13 @@ class Sudoku(Task):
         return self.layout.position_ids()
 
     def pools(self) -> list[tuple[tuple[int, int], int]]:
-        """Every range of clues with the seed that its training puzzles come from."""
+        """Each range of clues with the seed of its training puzzles."""
         return [(clues, self.seed * 100 + i) for i, clues in enumerate(self.clues)]
 
     @cached_property
     def _pools(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """(puzzles, solutions) of every pool, generated on all cores when first asked for."""
-        from dbtm.tasks.sudoku.generate import generate  # these compile: only where puzzles are made
+        """(puzzles, solutions) of each pool, generated on all cores at first use."""
+        from dbtm.tasks.sudoku.generate import generate  # imported here because they compile
         from dbtm.tasks.sudoku.hard import generate_hard
 
         workers = os.cpu_count() or 1
@@ -108,13 +108,13 @@ class Sudoku(Task):
         return f"generating {count:,} puzzles before the first step" if count else ""
 
     def _read(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Puzzles and solutions of a file, which must hold grids of this task's size."""
+        """Puzzles and solutions of a file, which must have grids of this task's size."""
         from dbtm.tasks.sudoku import csvfile
 
         puzzles_BC, solutions_BC = csvfile.read(name)
         if puzzles_BC.shape[1] != self.layout.cells:
             raise UsageError(
-                f"{name} holds grids of {puzzles_BC.shape[1]} cells, but task.box={self.box} has {self.layout.cells}"
+                f"{name} has grids of {puzzles_BC.shape[1]} cells, but task.box={self.box} needs {self.layout.cells}"
             )
         return puzzles_BC, solutions_BC
 
@@ -136,7 +136,7 @@ class Sudoku(Task):
             _ = self.held_out
 
     def rows(self, keys_B: np.ndarray) -> np.ndarray:
-        """Rows of `puzzles`, drawn with replacement: every pool is as likely as any other, whatever its size."""
+        """Rows of `puzzles`, drawn with replacement; all pools are equally likely, whatever their size."""
         sizes = np.array([len(puzzles) for puzzles, _ in self._pools], dtype=np.uint64)
         pool_B, row_B = np.divmod(keys_B.view(np.uint64) % (len(sizes) * sizes.max()), sizes.max())
         return (np.cumsum(sizes) - sizes)[pool_B] + row_B % sizes[pool_B]
@@ -154,7 +154,7 @@ class Sudoku(Task):
         return Batch(tokens, np.broadcast_to(self.layout.prompt_mask(), tokens.shape))
 
     def given(self, puzzles_BC: np.ndarray) -> dict[str, Any]:
-        """What `Sampler.sample` needs to solve these puzzles: tokens and the mask of what is given."""
+        """The input of `Sampler.sample` for these puzzles: tokens and the mask of given ones."""
         tokens = self.layout.encode(puzzles_BC)
         return {"tokens": tokens, "clean": np.broadcast_to(self.layout.prompt_mask(), tokens.shape)}
 
@@ -168,11 +168,11 @@ class Sudoku(Task):
 
     @cached_property
     def also_held_out(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """The same with each of the other counts of clues."""
+        """The same for each of the other numbers of clues."""
         return {clues: self._held_out(self.evaluate_n, clues) for clues in self.evaluate_also}
 
     def _held_out(self, n: int, clues: int) -> tuple[np.ndarray, np.ndarray]:
-        """Puzzles of a seed that is never trained on, less those that the pool happens to hold (4 x 4 has few)."""
+        """Puzzles of a held-out seed, without those in the pool (4 x 4 puzzles are few and repeat)."""
         from dbtm.tasks.sudoku.generate import generate
 
         puzzles, solutions = generate(clues, 2 * n, EVALUATION_SEED, box=self.box)
@@ -185,7 +185,7 @@ class Sudoku(Task):
         return Batch(tokens, np.broadcast_to(self.layout.prompt_mask(), tokens.shape))
 
     def solved(self, tokens_BL: np.ndarray, solutions_BC: np.ndarray) -> np.ndarray:
-        """Which rows hold every cell of their solution, (B,) bool."""
+        """Which rows have every cell of their solution right, (B,) bool."""
         return (self.layout.decode(tokens_BL) == solutions_BC).all(-1)
 
     def text(self, tokens: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""What stands at the borders of documents and blocks. A checkpoint carries it: a prompt must know where it begins."""
+"""Tokens at the borders of documents and blocks; stored in checkpoints, as prompts need them."""
 
 import json
 from pathlib import Path
@@ -20,23 +20,23 @@ class Borders(NamedTuple):
         return json.dumps(self._asdict()) + "\n"
 
     def checked(self, vocab: int) -> "Borders":
-        """These, where they are tokens of a vocabulary; a ValueError where they are not."""
+        """Check that these are tokens of the vocabulary; else a ValueError."""
         if not all(type(token) is int and 0 <= token < vocab for token in (self.bos, self.eos)):
             raise ValueError("bos and eos are not tokens")
         if type(self.around) is not bool:
-            raise ValueError("around is not true or false")
+            raise ValueError("around must be true or false")
         return self
 
     @staticmethod
     def of_set(manifest: dict[str, Any], vocab: int) -> "Borders":
-        """Those of a prepared set."""
+        """The borders of a prepared set."""
         bos, eos, wrap = manifest["bos"]["id"], manifest["eos"]["id"], manifest["wrap"]
         return Borders(bos, eos, wrap["bos_eos_around_block"]).checked(vocab)
 
     @staticmethod
     def read(path: Path, vocab: int) -> "Borders":
-        """Those that a checkpoint carries."""
+        """The borders in a checkpoint."""
         try:
             return Borders(**json.loads(path.read_text(encoding="utf-8"))).checked(vocab)
         except (OSError, ValueError, TypeError, RecursionError):
-            raise UsageError(f"{path} is damaged: it does not tell bos, eos and around") from None
+            raise UsageError(f"{path} is damaged: it lacks bos, eos or around") from None

@@ -13,8 +13,8 @@ from dbtm.tasks.text.sources import Documents, find, pieces, whole
 from dbtm.tasks.text.streams import Tick
 from dbtm.tasks.text.tokenizer import quiet_hub
 
-# LM1B comes as words and punctuation with spaces between. These rules, in this order, are the ones that the field's
-# discrete diffusion models are trained with, gaps included: other ones would make other numbers.
+# LM1B separates words and punctuation by spaces. These are the rules, in order, of published discrete diffusion
+# models, gaps included: other rules would change the numbers.
 _LM1B_RULES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
@@ -48,7 +48,7 @@ def detokenize_lm1b(text: str) -> str:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where a corpus is, how its splits are called there, and how its text is read."""
+    """The source of a corpus, the names of its splits there, and how its text is read."""
 
     name: str
     hub: str
@@ -56,7 +56,7 @@ class Corpus:
     revision: str | None = None
     detokenize: Callable[[str], str] | None = None
     documents: Documents = "line"  # in local plain text
-    pattern: str = ""  # local files without a telling ending
+    pattern: str = ""  # local files without a known extension
     held_out: str = ""  # local files of the validation split, a regular expression; empty: chosen by document
 
     def from_hub(self) -> list[Part]:
@@ -68,17 +68,15 @@ class Corpus:
                     loaded.append((ours, load_dataset(self.hub, split=theirs, revision=self.revision)))
             except ImportError:
                 raise UsageError(
-                    f"{self.name} comes through Hugging Face datasets: pip install 'dbtm[hf]', or name a local copy"
+                    f"{self.name} needs Hugging Face datasets: pip install 'dbtm[hf]', or give a local copy"
                 ) from None
             except Exception as error:  # no network, no such revision ...: the library has many
                 reason = str(error).strip().split("\n")[0]
-                raise UsageError(f"cannot load {self.hub} ({reason}): name a local copy") from None
+                raise UsageError(f"cannot load {self.hub} ({reason}): give a local copy") from None
         return [(ours, whole(_rows(dataset))) for ours, dataset in loaded]
 
     def files(self, folder: str) -> tuple[list[tuple[str | None, str]], list[str]]:
-        """The files of a local copy, each with its split, None where every document chooses its own; and those that
-        are passed over.
-        """
+        """The files of a local copy with their split, None if it is chosen per document; and the skipped files."""
         paths, passed_over = find([folder], self.pattern)
         if not self.held_out:
             return [(None, path) for path in paths], passed_over
@@ -114,6 +112,6 @@ LM1B = Corpus(
 OWT = Corpus(
     "owt",
     "Skylion007/openwebtext",
-    (("train", "train[:-100000]"), ("validation", "train[-100000:]")),  # it has no split of its own: the field's
+    (("train", "train[:-100000]"), ("validation", "train[-100000:]")),  # it has no validation split: the customary one
     documents="file",
 )

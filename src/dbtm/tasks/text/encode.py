@@ -1,4 +1,4 @@
-"""Documents to tokens in several processes; the results come in the order of the input, however many there are."""
+"""Tokenizes documents in several processes; results come in the order of the input."""
 
 import multiprocessing
 import os
@@ -18,13 +18,13 @@ from dbtm.core.errors import UsageError
 from dbtm.tasks.text import tokenizer as tokenizers
 from dbtm.tasks.text.shards import DTYPES, SPLITS
 
-JOB = 1 << 19  # characters that a process is given at a time
+JOB = 1 << 19  # characters per job
 
 Detokenizer = Callable[[str], str]
 
 
 class Item(NamedTuple):
-    """A piece of a document, with the split that the document belongs to."""
+    """A piece of a document, with the document's split."""
 
     split: str
     text: str
@@ -32,7 +32,7 @@ class Item(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Tokens by split, in order, and what they came from."""
+    """Tokens by split, in order, and counts of their source."""
 
     tokens: dict[str, np.ndarray]
     documents: Counter[str]
@@ -49,7 +49,7 @@ class Coding(NamedTuple):
 
 
 def encoded(items: Iterable[Item], coding: Coding, workers: int) -> Generator[Encoded, None, None]:
-    """All items, with only a few jobs in memory at a time."""
+    """Encode all items, with only a few jobs in memory at a time."""
     if workers == 1:
         yield from map(partial(_encode, coding, _tokenizer(coding)), _jobs(items))
         return
@@ -63,7 +63,7 @@ def encoded(items: Iterable[Item], coding: Coding, workers: int) -> Generator[En
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise UsageError("a process died, for want of memory perhaps: use fewer workers") from None
+        raise UsageError("a process died, perhaps out of memory: use fewer workers") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -105,14 +105,14 @@ _here: tuple[Coding, Tokenizer] | None = None
 
 def _start(coding: Coding) -> None:
     global _here
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process answers for all
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _here = coding, _tokenizer(coding)
 
 
 def _end_with_parent() -> None:
-    """A process that is killed cannot end its workers, which would wait for ever."""
+    """End with the parent: a killed parent cannot stop its workers, which would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

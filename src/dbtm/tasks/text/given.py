@@ -1,7 +1,7 @@
-"""What a user gives of a text, as tokens in their places: a prompt, a suffix, or a text with holes anywhere.
+"""Places a user's given text as tokens: a prompt, a suffix, or a text with holes anywhere.
 
 A text with holes is a list of parts, a string or HOLE: "The ____ of ____" is ["The ", HOLE, " of ", HOLE]. Tokenizers
-write a space as the beginning of the word behind it, so a space in front of a hole is left to the model.
+join a space to the word after it, so the model generates a space before a hole.
 """
 
 import re
@@ -18,12 +18,12 @@ _MARK = re.compile(r"_{2,}")
 
 
 def around(prompt: str, suffix: str) -> Parts:
-    """A hole between a beginning and an end; an end that begins with a word is set off by a space."""
+    """A hole between a beginning and an end; a space is added before an end that begins with a word."""
     return [prompt, HOLE, f" {suffix}" if suffix[:1].isalnum() else suffix]
 
 
 def template(text: str) -> Parts:
-    """A text in which two or more underscores mark a hole."""
+    """Split a text at its holes, each of two or more underscores."""
     parts: Parts = []
     for i, piece in enumerate(_MARK.split(text)):
         parts += [piece] if i == 0 else [HOLE, piece]
@@ -35,9 +35,9 @@ def template(text: str) -> Parts:
 def place(task: Text, parts: Sequence[str | None], hole: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """(tokens, clean), (L,) each: the parts from the first position on, generated where clean is false.
 
-    Holes share what the text leaves of the sequence, the first ones getting one token more where it does not divide.
-    With `hole`, each has so many tokens, and what is left behind the last part is generated too. Where blocks have a
-    token around them, it stands around all this.
+    Holes share the rest of the sequence; the first ones get one token more if it does not divide evenly. With `hole`,
+    each has this many tokens, and the rest after the last part is generated too. If blocks have border tokens, these go
+    around all of it.
     """
     pieces = [_encode(task, part, before_hole=HOLE in parts[i + 1 : i + 2]) for i, part in enumerate(parts)]
     n_given, n_holes = sum(len(piece) for piece in pieces if piece is not None), parts.count(HOLE)
@@ -45,8 +45,8 @@ def place(task: Text, parts: Sequence[str | None], hole: int | None = None) -> t
     room = task.length - len(before) - len(after)
     if n_given + n_holes * (hole or 1) > room:
         raise UsageError(
-            f"{n_given} given and at least {n_holes * (hole or 1)} generated tokens are more than the {room} that a "
-            f"sequence of this model holds: give less text{'' if hole is None else ' or smaller holes'}"
+            f"{n_given} given and at least {n_holes * (hole or 1)} generated tokens do not fit into this model's "
+            f"sequences of {room}: give less text{'' if hole is None else ' or smaller holes'}"
         )
     left, rest = divmod(room - n_given, n_holes) if hole is None else (hole, 0)
     row = [(token, True) for token in before]
@@ -64,7 +64,7 @@ def check_utf8(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError("the text given is not UTF-8") from None
+        raise UsageError("the given text is not UTF-8") from None
 
 
 def _encode(task: Text, part: str | None, before_hole: bool) -> list[int] | None:

@@ -1,7 +1,7 @@
-"""How large the pages of a Parquet file are, told from its own headers: a few compressed bytes can stand for gigabytes,
-and a reader that is asked for rows unpacks whole pages.
+"""Page sizes of a Parquet file, from its headers: a few compressed bytes can unpack to gigabytes, and a reader unpacks
+whole pages.
 
-The library's view of the same numbers ends the process where they are damaged, so that they are read here.
+The library aborts the process on damaged headers, so they are parsed here.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from dbtm.core.errors import UsageError
 
-MOST_PAGE = 1 << 26  # bytes, uncompressed; writers make pages of one mebibyte, unless a single text is larger
+MOST_PAGE = 1 << 26  # uncompressed bytes; writers make pages of one mebibyte, unless a single text is larger
 HEADER, MOST_HEADER = 1 << 9, 1 << 16
 MOST_FOOTER = 1 << 26
 MOST_VALUES = 4_000_000  # of a footer
@@ -19,9 +19,9 @@ MOST_ROWS = 1024  # at once
 
 
 def rows_at_once(path: Path, columns: list[str]) -> int:
-    """So many rows of some columns as stay within MOST_PAGE bytes; a file with a larger page is refused.
+    """The number of rows of some columns within MOST_PAGE bytes; a file with a larger page is refused.
 
-    A text lies in one page, or in the page of a dictionary, so that none is larger than the largest page.
+    A text lies in one page, or in a dictionary page, so none is larger than the largest page.
     """
     largest = 1
     with open(path, "rb") as file:
@@ -32,7 +32,7 @@ def rows_at_once(path: Path, columns: list[str]) -> int:
                 if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:
                     raise ValueError("a page without a size")
                 if unpacked > MOST_PAGE:
-                    most = f"{unpacked >> 20} MiB: at most {MOST_PAGE >> 20} are read"
+                    most = f"{unpacked >> 20} MiB, more than {MOST_PAGE >> 20}"
                     raise UsageError(f"{path} has a page of {most}; write it with smaller texts, or as JSON lines")
                 largest = max(largest, unpacked)
                 start += header.at + packed
@@ -40,7 +40,7 @@ def rows_at_once(path: Path, columns: list[str]) -> int:
 
 
 def _header(file: BinaryIO, start: int) -> tuple["_Compact", dict[int, Any]]:
-    """A page's header, which is a few bytes unless it has statistics of long texts."""
+    """A page's header: a few bytes, or more with statistics of long texts."""
     for size in (HEADER, MOST_HEADER):
         file.seek(start)
         header = _Compact(file.read(size))
@@ -53,7 +53,7 @@ def _header(file: BinaryIO, start: int) -> tuple["_Compact", dict[int, Any]]:
 
 
 def _chunks(file: BinaryIO, columns: set[bytes]) -> Iterator[tuple[int, int]]:
-    """Where the pages of the columns begin and end, by the footer: FileMetaData.row_groups, .columns, .meta_data."""
+    """Start and end of the columns' pages, from the footer: FileMetaData.row_groups, .columns, .meta_data."""
     file.seek(-8, 2)
     end = file.tell()
     (size,) = struct.unpack("<I", file.read(4))
@@ -72,7 +72,7 @@ def _chunks(file: BinaryIO, columns: set[bytes]) -> Iterator[tuple[int, int]]:
 
 
 class _Compact:
-    """Thrift's compact encoding: structures by the numbers of their fields."""
+    """Thrift's compact encoding: structures by field number."""
 
     def __init__(self, data: bytes):
         self.data, self.at, self.left = data, 0, MOST_VALUES
@@ -92,7 +92,7 @@ class _Compact:
         if self.left < 0:
             raise ValueError("more values in its footer than are read")
         match kind:
-            case 1 | 2:  # without bytes of their own
+            case 1 | 2:  # no value bytes
                 return kind == 1
             case 3:
                 return self._byte()
@@ -111,7 +111,7 @@ class _Compact:
     def _list(self, depth: int) -> list[Any]:
         head = self._byte()
         count = head >> 4 if head >> 4 < 15 else self._varint()
-        kind = 3 if head & 15 in (1, 2) else head & 15  # truths have a byte each here
+        kind = 3 if head & 15 in (1, 2) else head & 15  # booleans take one byte each here
         return [self._value(kind, depth) for _ in range(count)]
 
     def _bytes(self, count: int) -> bytes:

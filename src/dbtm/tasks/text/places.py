@@ -1,7 +1,7 @@
-"""Where prepared text lies: a folder, several, or a place of fsspec's (s3://bucket/set), with semicolons between.
+"""Locations of prepared text: folders or fsspec URLs (s3://bucket/set), separated by semicolons.
 
-Of a set that is not on this machine only the manifest, the tokenizer and the validation split are fetched; blocks to
-train on are read one by one when they are asked for, so that every process reads its own rows and no others.
+Of a remote set only the manifest, the tokenizer and the validation split are fetched; training blocks are read one by
+one on demand, so each process reads only its own rows.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ _CUT = re.compile(r"^([a-z][a-z0-9+.-]+):/(?!/)")  # as a path spells a URL
 
 
 def places(data: str) -> list[str]:
-    """The places that a setting names."""
+    """The locations in a setting."""
     return [_CUT.sub(r"\1://", place.strip()) for place in data.split(";") if place.strip()]
 
 
 def on_this_machine(data: str) -> bool:
-    """One folder here: what needs nothing but files."""
+    """A single local folder."""
     found = places(data)
     return len(found) == 1 and not _URL.match(found[0])
 
@@ -40,18 +40,18 @@ def opened(data: str) -> Prepared:
 
 
 class Joined(Prepared):
-    """Several sets of one tokenizer and length, one after the other."""
+    """Several sets with the same tokenizer and length, concatenated."""
 
     def __init__(self, sets: list[Prepared]):
         if not sets:
-            raise UsageError("no place of prepared text is named")
+            raise UsageError("no prepared text is given: set task.data")
         first = sets[0]
         for other in sets[1:]:
             for name in ("length", "vocab", "borders"):
                 if getattr(first, name) != getattr(other, name):
-                    raise UsageError(f"{first.folder} and {other.folder} have another {name}: prepare them alike")
+                    raise UsageError(f"{first.folder} and {other.folder} differ in {name}: prepare them alike")
             if first.tokenizer[1] != other.tokenizer[1]:
-                raise UsageError(f"{first.folder} and {other.folder} have other tokenizers: prepare them alike")
+                raise UsageError(f"{first.folder} and {other.folder} differ in their tokenizers: prepare them alike")
         self.sets, self.folder = sets, first.folder
         self.length, self.vocab = first.length, first.vocab
         self.borders, self.tokenizer = first.borders, first.tokenizer
@@ -77,7 +77,7 @@ class Joined(Prepared):
 
 
 class Remote(Prepared):
-    """A set at a place of fsspec's."""
+    """A set at an fsspec URL."""
 
     def __init__(self, url: str):
         self.url = url.rstrip("/")
@@ -95,7 +95,7 @@ class Remote(Prepared):
             raise
         except FileNotFoundError:
             raise UsageError(f"{self.url} is not prepared text: it has no {MANIFEST}, or lacks its tokenizer") from None
-        except Exception as error:  # of the file system's library, of the network, of what the manifest says
+        except Exception as error:  # errors of the file system's library, the network or the manifest
             reason = str(error).strip().split("\n")[0][:200] or type(error).__name__
             raise UsageError(f"cannot read {self.url}: {reason}") from None
         super().__init__(here)
@@ -104,7 +104,7 @@ class Remote(Prepared):
         self.system.get_file(f"{self.path}/{name}", str(here / name))
 
     def _there(self, name: str) -> Path:
-        """Small files and the validation split: fetched when they are asked for."""
+        """Small files and the validation split, fetched on demand."""
         if not (self.folder / name).is_file():
             try:
                 self._fetch(name, self.folder)
@@ -132,7 +132,7 @@ class Remote(Prepared):
 
 
 class RemoteShard:
-    """A shard whose blocks are read by their numbers, all that are asked for at once."""
+    """A shard whose blocks are read by number, all requested ones at once."""
 
     def __init__(self, system: Any, path: str, blocks: int, length: int, dtype: np.dtype):
         self.system, self.path, self.blocks, self.length, self.dtype = system, path, blocks, length, dtype
@@ -151,5 +151,5 @@ class RemoteShard:
 
 
 def manifest_sha256(prepared: Prepared) -> str:
-    """Of all that a set holds, wherever it lies."""
+    """sha256 of all contents of a set, wherever it is stored."""
     return prepared.digest() if isinstance(prepared, Joined) else sha256(prepared.folder / MANIFEST)

@@ -1,4 +1,4 @@
-"""Documents to a prepared set: streamed, the same whatever the number of processes, there whole or not at all."""
+"""Documents to a prepared set: streamed, independent of the number of processes, written atomically."""
 
 import hashlib
 import json
@@ -19,13 +19,13 @@ from dbtm.tasks.text.encode import Coding, Detokenizer, Item, encoded
 from dbtm.tasks.text.shards import DTYPES, FORMAT, MANIFEST, SHARD_TOKENS, SPLITS, Writer
 from dbtm.tasks.text.sources import Piece
 
-SPLIT_BY = 4096  # characters of a document that choose its split: every first piece has them, whatever the file
-Part = tuple[str | None, Iterable[Piece]]  # documents of one split; None: every document chooses its own
+SPLIT_BY = 4096  # characters of a document that determine its split: the first piece always has them
+Part = tuple[str | None, Iterable[Piece]]  # documents of one split; None: chosen per document
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How documents become blocks, and which of them are kept for validation."""
+    """How documents become blocks, and which of them are held out."""
 
     length: int
     edges: bool = False  # every block begins with BOS and ends with EOS
@@ -47,12 +47,12 @@ class Layout:
             raise UsageError(f"dtype {self.dtype} is not a choice; choose one of: auto, {', '.join(DTYPES)}")
 
     def split_of(self, text: str) -> str:
-        """A document's split is a function of how its text begins: equal documents never stand on both sides."""
+        """A document's split depends on how its text begins: equal documents are in the same split."""
         digest = hashlib.blake2b(text[:SPLIT_BY].encode(), digest_size=8, key=self.seed.to_bytes(8, "little")).digest()
         return "validation" if int.from_bytes(digest, "little") < self.validation * 2**64 else "train"
 
     def dtype_for(self, vocab: int) -> str:
-        """The smallest integer that holds every token, or the one that was asked for."""
+        """The requested dtype, or the smallest that holds every token."""
         dtype = ("uint16" if vocab <= 1 << 16 else "uint32") if self.dtype == "auto" else self.dtype
         most = 1 << (8 * np.dtype(DTYPES[dtype]).itemsize)
         if vocab > most:
@@ -61,7 +61,7 @@ class Layout:
 
 
 def assigned(parts: Iterable[Part], layout: Layout) -> Iterator[Item]:
-    """Every piece with the split of its document, which is chosen by the document's first piece."""
+    """Each piece with its document's split, which depends on the first piece."""
     for fixed, pieces in parts:
         split = fixed
         for text, ends in pieces:
@@ -81,7 +81,7 @@ def prepare(
     workers: int = 1,
     about: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write a prepared set and return its manifest, which repeats what `about` says of the source."""
+    """Write a prepared set and return its manifest, which includes `about`, the description of the source."""
     vocab, edges = tokenizers.size(tokenizer), tokenizers.edges(tokenizer, eos)
     coding = Coding(tokenizer.to_str(), edges.eos, layout.dtype_for(vocab), detokenize)
     with published(out) as temporary:
@@ -107,7 +107,7 @@ def prepare(
 def _write_shards(
     folder: Path, items: Iterable[Item], coding: Coding, layout: Layout, edges: tokenizers.Edges, workers: int
 ) -> dict[str, Any]:
-    """The shards of both splits, and what the manifest says of them."""
+    """Write the shards of both splits; return their entries of the manifest."""
     around = edges if layout.edges else None
     writers = {split: Writer(folder, split, coding.dtype, layout.length, around) for split in SPLITS}
     documents, characters = Counter[str](), Counter[str]()
@@ -124,7 +124,7 @@ def _write_shards(
         if wanted and not values["blocks"]:
             raise UsageError(
                 f"too little text for {split}: {documents[split]} documents of {values['tokens_left_over']} tokens do "
-                f"not fill a block of {layout.length}: give more text, a smaller length or another validation share"
+                f"not fill a block of {layout.length}: use more text, a smaller length or another validation share"
             )
         counts[split] = values
     return counts

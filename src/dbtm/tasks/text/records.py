@@ -1,4 +1,4 @@
-"""Documents out of records, JSON lines and Parquet: the text is in one field of each."""
+"""Documents from JSON lines and Parquet: the text is in one field of each record."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from dbtm.tasks.text.pages import rows_at_once
 from dbtm.tasks.text.streams import Tick, first_line
 
 MOST_LINE = 1 << 27  # characters
-MOST_PACKED_LINE = 1 << 25  # of a compressed file, where a few bytes may stand for as many as it likes
+MOST_PACKED_LINE = 1 << 25  # of a compressed file, in which a few bytes can unpack to a huge line
 
 
 def json_lines(chunks: Iterable[str], name: str, field: str, most: int = MOST_LINE) -> Iterator[str]:
-    """An object per line; blank lines are passed over. The pieces of a line are joined once, when it ends."""
+    """An object per line; blank lines are skipped. The pieces of a line are joined once, at its end."""
     pieces: list[str] = []
     size, number = 0, 0
     for chunk in chunks:
@@ -52,30 +52,30 @@ def _json_text(line: str, where: str, field: str) -> str:
     except json.JSONDecodeError as error:
         raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
-        raise UsageError(f"{where} is not JSON that can be read: {error}") from None
+        raise UsageError(f"{where} is not readable JSON: {error}") from None
     if not isinstance(record, dict) or field not in record:
         has = (
             f"it has {shorten(', '.join(map(repr, record)), 300)}"
             if isinstance(record, dict)
             else "it is not an object"
         )
-        raise UsageError(f"{where} has no text in '{field}' ({has}): name the right field")
+        raise UsageError(f"{where} has no text in '{field}' ({has}): give the right field")
     text = record[field]
     if not isinstance(text, str):
-        raise UsageError(f"{where} has {_kind(text)} in '{field}', not text: name the right field")
+        raise UsageError(f"{where} has {_kind(text)} in '{field}', not text: give the right field")
     if "\\u" in line and any("\ud800" <= c <= "\udfff" for c in text):
         raise UsageError(f"{where} has half of a surrogate pair in '{field}': it is not valid Unicode")
     return text
 
 
 def _kind(value: Any) -> str:
-    """What a JSON value that is no text is, in words."""
+    """The kind of a JSON value other than text, in words."""
     words: dict[type, str] = {dict: "an object", list: "a list", int: "a number", float: "a number"}
     return words.get(type(value)) or json.dumps(value)  # null, true or false
 
 
 def parquet(path: str, tick: Tick, field: str) -> Iterator[str]:
-    """A record a row; rows without a text are passed over."""
+    """A record per row; rows without text are skipped."""
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError:

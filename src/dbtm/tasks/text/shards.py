@@ -1,7 +1,7 @@
 """A prepared set: a folder of token shards with the tokenizer and a manifest.
 
 DIR/
-  manifest.json          sizes, counts, sha256 of everything, how documents were wrapped
+  manifest.json          sizes, counts, sha256 of all files, how documents were cut into blocks
   tokenizer.json
   train-00000.bin        whole blocks of `length` tokens, little-endian uint16 or uint32, nothing else
   validation-00000.bin
@@ -27,7 +27,7 @@ DTYPES = {"uint16": "<u2", "uint32": "<u4"}
 
 
 class Writer:
-    """Appends a stream of tokens to the shards of one split, in whole blocks; what does not fill one is left over.
+    """Appends a stream of tokens to the shards of one split, in full blocks; the rest is left over.
 
     With `edges`, (bos, eos), every block begins and ends with these and holds length - 2 tokens of the stream.
     """
@@ -57,7 +57,7 @@ class Writer:
             blocks_NL = blocks_NL[room:]
 
     def close(self) -> dict[str, Any]:
-        """What the manifest says of this split."""
+        """This split's entry of the manifest."""
         self._finish_shard()
         blocks = sum(shard["blocks"] for shard in self.shards)
         return {
@@ -88,7 +88,7 @@ class Writer:
 
 
 def spread(n: int, among: int) -> np.ndarray:
-    """n rows from all over `among`, the first and the last of them included; all where there are fewer."""
+    """n rows evenly spread over `among`, with the first and the last; all if there are fewer."""
     return np.linspace(0, among - 1, min(n, among)).astype(np.int64)
 
 
@@ -118,10 +118,10 @@ class Blocks:
 
 
 class Prepared:
-    """A prepared set, opened for reading. What is missing, cut short or altered is refused by name.
+    """A prepared set, opened for reading. Missing, truncated or altered files are refused by name.
 
-    Opening a set compares the sha256 of its tokenizer; of the training split, which may be large, it only reads the
-    sizes of files; `verify` reads all of them.
+    Opening a set verifies the sha256 of its tokenizer, but only the file sizes of the training split, which may be
+    large; `verify` reads all of them.
     """
 
     def __init__(self, folder: str | Path):
@@ -135,11 +135,11 @@ class Prepared:
         try:
             self.manifest = read_manifest(self.folder)
             if {"kind", "config.json"} & {*self.manifest}:  # problems, a checkpoint
-                raise UsageError(f"{self.folder} is something else than prepared text: make one with `dbtm data text`")
+                raise UsageError(f"{self.folder} is not prepared text: make one with `dbtm data text`")
             form = self.manifest["format"]
             if form != FORMAT:
                 raise UsageError(
-                    f"{path} has format {str(form)[:40]!r}, this version reads {FORMAT}: prepare the text again"
+                    f"{path} has format {str(form)[:40]!r}, but this version reads {FORMAT}: prepare the text again"
                 )
             self._read_sizes()
         except UsageError:
@@ -149,7 +149,7 @@ class Prepared:
         self._compare(*self.tokenizer)
 
     def _read_sizes(self) -> None:
-        """What the manifest says; a ValueError, KeyError or TypeError where it cannot be."""
+        """Parse the manifest; a ValueError, KeyError or TypeError if it is invalid."""
         said = self.manifest
         self.length = whole_number(said, "length", 1, SHARD_TOKENS)
         self.vocab = whole_number(said, "vocab", 1, 1 << 32)
@@ -169,11 +169,11 @@ class Prepared:
 
     @cached_property
     def validation(self) -> Blocks:
-        self.verify("validation")  # numbers are compared with it
+        self.verify("validation")  # evaluations use it
         return self._blocks("validation")
 
     def verify(self, *splits: str) -> None:
-        """Compare the sha256 of the tokenizer and of every shard, of all splits unless some are named."""
+        """Verify the sha256 of the tokenizer and of every shard, of all splits unless some are named."""
         self._compare(*self.tokenizer)
         for name, _, digest in (shard for split in splits or SPLITS for shard in self.files[split]):
             self._compare(name, digest)

@@ -1,7 +1,7 @@
-"""Documents out of files, streamed: plain text, JSON lines, tar archives and Parquet.
+"""Documents from files, streamed: plain text, JSON lines, tar archives and Parquet.
 
-A document comes in pieces of at most MOST characters, so that memory stays bounded whatever a line or a file holds. A
-piece ends before a white space where there is one, which is where tokenizers split words anyway.
+A document comes in pieces of at most MOST characters, so that memory stays bounded. A piece ends before a
+white space if possible, where tokenizers split words anyway.
 """
 
 import re
@@ -15,35 +15,35 @@ from dbtm.tasks.text import records
 from dbtm.tasks.text.streams import COMPRESSIONS, STDIN, Tick, called, members_of, read_once, text_of
 
 MOST = 1 << 20
-Documents = Literal["line", "paragraph", "file"]  # what a document is in plain text
+Documents = Literal["line", "paragraph", "file"]  # unit of a document in plain text
 _BOUNDARY = {"line": re.compile(r"\n"), "paragraph": re.compile(r"\n\s*\n"), "file": None}
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".tar": "tar", ".txt": "text"}
-_ARCHIVES = "urlsf_subset*_data.xz"  # OpenWebText's own, tar archives though they do not say so
+_ARCHIVES = "urlsf_subset*_data.xz"  # OpenWebText's own, tar archives without the extension
 
 
 class Piece(NamedTuple):
-    """Some text of a document, and whether the document ends with it."""
+    """A piece of a document, and whether it is the last."""
 
     text: str
     ends: bool
 
 
 class Found(NamedTuple):
-    """Files to read, and those of the folders that are not read, for what their names end in."""
+    """Files to read, and files in the folders that are skipped for their extension."""
 
     files: list[str]
     passed_over: list[str]
 
 
 def find(inputs: Sequence[str], also: str = "") -> Found:
-    """The files that inputs name; folders are searched, in order of name, for what we can read (and for `also`)."""
+    """The files of the inputs; folders are searched, in order of name, for readable files (and for `also`)."""
     out, passed_over = list[str](), list[str]()
     for name in inputs:
         path = Path(name)
         if name == STDIN or path.is_file() or path.is_fifo():
             if _ending(name) == ".json":
                 raise UsageError(
-                    f"{name}: JSON is read as JSON lines, an object a line: make a .jsonl of it (jq -c .[])"
+                    f"{name}: JSON is read as JSON lines, one object per line: convert it to .jsonl (jq -c .[])"
                 )
             out.append(name)
         elif path.is_dir():
@@ -51,11 +51,11 @@ def find(inputs: Sequence[str], also: str = "") -> Found:
             known = [bool(_kind(str(p))) or fnmatch(p.name, also) for p in inside]
             if not any(known):
                 endings, more = ", ".join(_KINDS), ", ".join(COMPRESSIONS)
-                raise UsageError(f"the folder {name} holds no text: no file ends in {endings} (or these with {more})")
+                raise UsageError(f"the folder {name} has no text: no file ends in {endings} (or these with {more})")
             out += [str(p) for p, read in zip(inside, known) if read]
             passed_over += [str(p) for p, read in zip(inside, known) if not read]
         elif path.exists():
-            raise UsageError(f"{name} is neither a file nor a folder nor a pipe")
+            raise UsageError(f"{name} is not a file, a folder or a pipe")
         else:
             raise UsageError(f"no such file or folder: {name}")
     for name in filter(read_once, out):
@@ -65,8 +65,8 @@ def find(inputs: Sequence[str], also: str = "") -> Found:
 
 
 def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "line") -> Iterator[Piece]:
-    """All documents of one file, which is refused if it has none. With `field`, standard input and pipes whose name
-    does not tell are JSON lines.
+    """All documents of one file, which is refused if it has none. With `field`, stdin and pipes without a known
+    extension are JSON lines.
     """
     kind = _kind(path) or ("jsonl" if field and read_once(path) else "text")
     if kind == "tar":
@@ -80,27 +80,27 @@ def pieces(path: str, tick: Tick, field: str | None = None, documents: str = "li
         documents_of = _split(text if _kind(path) else _no_json(text, path), documents)
     empty, inside = True, False
     for piece in documents_of:
-        if inside or not piece.ends or piece.text.strip():  # blank documents are passed over
+        if inside or not piece.ends or piece.text.strip():  # blank documents are skipped
             yield piece
             empty, inside = False, not piece.ends
     if empty:
-        raise UsageError(f"{called(path)} holds no text: leave it out")
+        raise UsageError(f"{called(path)} has no text: leave it out")
 
 
 def _no_json(chunks: Iterable[str], path: str) -> Iterator[str]:
-    """Text whose name does not tell what it is, refused where it begins like JSON lines."""
+    """Text of a file without a known extension, refused if it begins like JSON lines."""
     first = True
     for chunk in chunks:
         line, ends, _ = chunk.partition("\n")
         if first and ends and records.is_object(line):
-            way = "name the field of its text" if read_once(path) else "name it .jsonl"
+            way = "give the field of its text" if read_once(path) else "rename it to .jsonl"
             raise UsageError(f"{called(path)} looks like JSON lines: {way}, or give plain text as a .txt file")
         first = False
         yield chunk
 
 
 def whole(texts: Iterable[str]) -> Iterator[Piece]:
-    """Documents that are in memory already, in pieces."""
+    """Documents in memory, in pieces."""
     for text in texts:
         while len(text) > MOST:
             cut = _cut(text)
@@ -110,14 +110,14 @@ def whole(texts: Iterable[str]) -> Iterator[Piece]:
 
 
 def _archived(path: str, tick: Tick, field: str) -> Iterator[Piece]:
-    """The files of a tar archive: JSON lines as such, any other a document of plain text; hidden ones are left out."""
+    """The files of a tar archive: JSON lines, or else a document of plain text each; hidden files are skipped."""
     for name, text in members_of(path, tick):
         if _hidden(PurePath(name)):
             continue
         kind = _kind(name)
         if kind in ("parquet", "tar") or PurePath(name).suffix.lower() in (".json", *COMPRESSIONS):
             raise UsageError(
-                f"{path}: {name} is neither plain text nor JSON lines: unpack the archive and name its folder"
+                f"{path}: {name} is neither plain text nor JSON lines: unpack the archive and give its folder"
             )
         if kind == "jsonl":
             yield from whole(records.json_lines(text, f"{path}: {name}", field, _longest(path)))
@@ -129,14 +129,14 @@ def _archived(path: str, tick: Tick, field: str) -> Iterator[Piece]:
 
 
 def _kind(path: str) -> str:
-    """jsonl, parquet, tar or text by what the name ends in, compression aside; empty where it says nothing."""
+    """jsonl, parquet, tar or text by the extension, without compression; empty if unknown."""
     if fnmatch(PurePath(path).name, _ARCHIVES):
         return "tar"
     return _KINDS.get(_ending(path), "")
 
 
 def _ending(path: str) -> str:
-    """What a name ends in, in small letters and compression aside."""
+    """The extension in lower case, without compression."""
     name = PurePath(path.lower())
     return (name.with_suffix("") if name.suffix in COMPRESSIONS else name).suffix
 
@@ -154,13 +154,13 @@ def _hidden(path: PurePath) -> bool:
 
 
 def _cut(text: str) -> int:
-    """Where to cut a long text: before the last white space of its first MOST characters, but not in the first half."""
+    """The place to cut a long text: before the last white space of its first MOST characters, not in the first half."""
     least = max(1, MOST // 2)
     return max(text.rfind(" ", least, MOST), text.rfind("\n", least, MOST), 0) or MOST
 
 
 def _split(chunks: Iterable[str], documents: str) -> Iterator[Piece]:
-    """Plain text into documents, less the white space around each."""
+    """Split plain text into documents, stripped of white space."""
     if documents not in _BOUNDARY:
         raise UsageError(f"documents '{documents}' is not a choice{nearest(documents, _BOUNDARY)}")
     boundary, rest, first = _BOUNDARY[documents], "", True

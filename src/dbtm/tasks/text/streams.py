@@ -1,4 +1,4 @@
-"""Files as decoded text, a chunk at a time: decompression and UTF-8, with every damage named by file and place."""
+"""Files as decoded text, in chunks: decompression and UTF-8; errors name the file and the position."""
 
 import codecs
 import gzip
@@ -16,24 +16,24 @@ from dbtm.core.errors import UsageError
 from dbtm.core.reading import at_once
 
 CHUNK = 1 << 20
-ZSTD_PIECE = 1 << 10  # compressed bytes at a time: four of them can stand for 128 KiB
-MOST_WINDOW = 1 << 27  # bytes that a zstd frame may ask to be remembered, as for the command zstd
-MOST_DICTIONARY = 1 << 28  # bytes that an xz stream may ask for; xz -9 takes a quarter of them
+ZSTD_PIECE = 1 << 10  # compressed bytes at a time: four of them can unpack to 128 KiB
+MOST_WINDOW = 1 << 27  # bytes of a zstd frame's window, as the zstd command allows
+MOST_DICTIONARY = 1 << 28  # bytes of an xz stream's dictionary; xz -9 uses a quarter
 MOST_HEADER = 1 << 20  # bytes of a tar member's extended header
-READS_AT_END = 64  # that a tar archive's reader may try in vain
+READS_AT_END = 64  # reads past the end that a tar reader may try
 COMPRESSIONS = (".xz", ".gz", ".zst")
 STDIN = "-"
 
-Tick = Callable[[int], None]  # told how many bytes of the file itself have been read since it was last told
+Tick = Callable[[int], None]  # called with the bytes of the file read since the last call
 
 
 def read_once(path: str) -> bool:
-    """The standard input and pipes: what they held is gone when it has been read."""
+    """Whether it is stdin or a pipe, which can be read only once."""
     return path == STDIN or Path(path).is_fifo()
 
 
 def called(path: str) -> str:
-    """What messages call a file."""
+    """The name of a file in messages."""
     return "the standard input" if path == STDIN else path
 
 
@@ -41,30 +41,30 @@ def text_of(path: str, tick: Tick) -> Iterator[str]:
     """The text of one file, or of the standard input for '-'."""
     if path == STDIN:
         if sys.stdin is None:
-            raise UsageError("the standard input is closed: give a file, or something to read there")
+            raise UsageError("the standard input is closed: give a file, or pipe text into it")
         return decoded(_counted(sys.stdin.buffer, sys.stdin.buffer, None), called(path))
     return decoded(_bytes_of(path, tick), path)
 
 
 def members_of(path: str, tick: Tick) -> Iterator[tuple[str, Iterator[str]]]:
-    """Name and text of every file in a tar archive, in the archive's order: each is to be read before the next."""
+    """Name and text of each file in a tar archive, in order: each must be read before the next."""
     data = _bytes_of(path, tick)
     with _named(path):
         with tarfile.open(
             fileobj=cast(IO[bytes], _Reader(data)), mode="r|*", bufsize=CHUNK, tarinfo=_Member
         ) as archive:
             for member in archive:
-                if member.issparse():  # a few bytes of it stand for as many zeros as it likes
-                    raise UsageError(f"{path}: {member.name} is a sparse file: unpack the archive and name its folder")
+                if member.issparse():  # a few bytes of it can unpack to any number of zeros
+                    raise UsageError(f"{path}: {member.name} is a sparse file: unpack the archive and give its folder")
                 if member.isfile():
                     stream = cast(IO[bytes], archive.extractfile(member))
                     chunks = iter(partial(stream.read, CHUNK), b"")
                     yield member.name, decoded(_guarded(chunks, path), f"{path}: {member.name}")
-        deque(data, maxlen=0)  # to the very end, where compressions have their checksum
+        deque(data, maxlen=0)  # to the end, where compression formats have their checksum
 
 
 def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
-    """UTF-8 text; a byte that is not UTF-8 is named by its position in the (decompressed) file and its line."""
+    """UTF-8 text; an error names a bad byte's position in the (decompressed) file and its line."""
     done, lines, pending = 0, 0, b""
     try:
         for chunk in chunks:
@@ -86,7 +86,7 @@ def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Damage in one line with the file's name; every compression has exceptions of its own."""
+    """Turn any error of a decompressor into one line with the file's name."""
     try:
         yield
     except (UsageError, MemoryError):
@@ -96,7 +96,7 @@ def _named(path: str) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """What a library says of a file, in one short line; it may quote the file."""
+    """A library's message about a file, as one short line; it may quote the file."""
     said = (str(error).strip() or type(error).__name__).split("\n")[0][:300]
     return said if said.isprintable() else repr(said)[1:-1]
 
@@ -114,7 +114,7 @@ def _opened(path: str) -> BinaryIO:
 
 
 def _bytes_of(path: str, tick: Tick) -> Iterator[bytes]:
-    """A file's bytes, decompressed by what its name ends in."""
+    """A file's bytes, decompressed according to its extension."""
     with _named(path), _opened(path) as raw:
         kind = Path(path).suffix.lower()
         if kind == ".zst":
@@ -133,7 +133,7 @@ class _Readable(Protocol):
 
 
 def _counted(stream: _Readable, raw: IO[bytes], tick: Tick | None) -> Iterator[bytes]:
-    """Chunks of a stream; the progress is that of the file below it, and a pipe has none."""
+    """Chunks of a stream; progress is that of the underlying file, a pipe has none."""
     tick = tick if raw.seekable() else None
     place = raw.tell() if tick else 0
     while chunk := stream.read(CHUNK):
@@ -144,10 +144,10 @@ def _counted(stream: _Readable, raw: IO[bytes], tick: Tick | None) -> Iterator[b
 
 
 def _xz(raw: BinaryIO, tick: Tick) -> Iterator[bytes]:
-    """Streams one after the other, each with a dictionary of bounded size: the library's own reader takes any."""
+    """Concatenated streams, each with a dictionary of bounded size: the library's own reader accepts any size."""
     stream, ended = None, False
     for chunk in _counted(raw, raw, tick):
-        if ended and stream is None:  # zeros fill up to a multiple of four bytes between streams
+        if ended and stream is None:  # zeros pad to a multiple of four bytes between streams
             chunk = chunk.lstrip(b"\0")
         while chunk or (stream and not stream.needs_input and not stream.eof):
             stream = stream or lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_DICTIONARY)
@@ -160,9 +160,9 @@ def _xz(raw: BinaryIO, tick: Tick) -> Iterator[bytes]:
 
 
 def _zstd(raw: BinaryIO, path: str, tick: Tick) -> Iterator[bytes]:
-    """Frames one after the other; the library's own reader would take a truncated file for a short one.
+    """Concatenated frames; the library's own reader would accept a truncated file.
 
-    A few bytes may stand for very many, so that only a few are decompressed at a time.
+    A few bytes may unpack to very many, so only a few are decompressed at a time.
     """
     try:
         import zstandard
@@ -188,7 +188,7 @@ def _zstd(raw: BinaryIO, path: str, tick: Tick) -> Iterator[bytes]:
 class _Reader:
     """Chunks as a file, read in any size.
 
-    A member that says it is larger than the archive has tarfile read on for ever, so that this has an end.
+    For a member larger than the archive, tarfile would read forever: reads past the end are limited.
     """
 
     def __init__(self, chunks: Iterator[bytes]):
@@ -206,7 +206,7 @@ class _Reader:
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose header is whole: the library takes a damaged one for the end of the archive."""
+    """A member that checks its header: the library takes a damaged one for the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> "_Member":

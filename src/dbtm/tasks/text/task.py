@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=2)  # a batch may straddle two epochs
 def _permutation(seed: int, epoch: int, n: int) -> np.ndarray:
-    """An order of n blocks by our own random numbers, which no version of a library changes."""
+    """An order of n blocks by our own random numbers, independent of library versions."""
     return np.argsort(rng.bits(rng.fold(seed, epoch)[None], n)[0].numpy(), kind="stable")
 
 
 @register
 @dataclass(frozen=True)
 class Text(Task):
-    """Blocks of `length` tokens from the folder that `dbtm data text` wrote; every epoch in an order of its own."""
+    """Blocks of `length` tokens from the folder that `dbtm data text` wrote; a new order per epoch."""
 
     name = "text"
     evaluation_settings = ("evaluate_n", "evaluate_nfe", "judge")
 
     data: str = ""
-    """Folder of the prepared set, or its place (s3://...); several with semicolons between."""
+    """Folder of the prepared set, or its URL (s3://...); several are separated by semicolons."""
     vocab: int = 8192
     """Entries of the tokenizer."""
     length: int = 128
@@ -69,14 +69,14 @@ class Text(Task):
         if not self.data:
             words = self.tokenizer or "train:8192"
             raise UsageError(
-                f"no text: prepare some (`dbtm data text`, tokenizer {words}, length {self.length}) and name its "
-                "folder, task.data"
+                f"no text: prepare some (`dbtm data text`, tokenizer {words}, length {self.length}) and set "
+                "task.data to its folder"
             )
         prepared = opened(self.data)
         if (prepared.vocab, prepared.length) != (self.vocab, self.length):
             raise UsageError(
                 f"{self.data} has vocabulary {prepared.vocab} and length {prepared.length}, but "
-                f"task.vocab={self.vocab} and task.length={self.length}: prepare it anew, or change these"
+                f"task.vocab={self.vocab} and task.length={self.length}: prepare it again, or change these"
             )
         return prepared
 
@@ -86,18 +86,18 @@ class Text(Task):
 
     @property
     def held_out(self) -> Blocks:
-        """Blocks of documents that are never trained on; there may be none."""
+        """Blocks of held-out documents; there may be none."""
         return self.prepared.validation
 
     def source(self) -> dict[str, str]:
-        """What the blocks are from: the folder, and the sha256 of its manifest, which has those of all its files."""
+        """The source of the blocks: the folder, and the sha256 of its manifest, which lists those of all files."""
         return {"data": self.data, "sha256": self.data_sha256()}
 
     def data_sha256(self) -> str:
         return sha256(Path(self.data, MANIFEST)) if on_this_machine(self.data) else manifest_sha256(self.prepared)
 
     def at(self, data: str) -> "Text":
-        """The same task where its data lies now; data of another tokenizer is refused."""
+        """The same task with its data at a new path; data of another tokenizer is refused."""
         from dbtm.tasks.text import tokenizer as tokenizers
 
         moved = replace(self, data=data)
@@ -106,11 +106,11 @@ class Text(Task):
         return moved
 
     def validation(self, n: int) -> np.ndarray:
-        """n held-out blocks from all over the split (or all, where there are fewer), (B, L) tokens."""
+        """n held-out blocks spread over the split (or all, if there are fewer), (B, L) tokens."""
         return self.held_out[spread(n, len(self.held_out))]
 
     def order(self, index: np.ndarray) -> np.ndarray:
-        """Blocks for global sample indices: every epoch visits each block once."""
+        """Blocks for global sample indices: each epoch visits each block once."""
         n = len(self.train)
         epoch, place = np.divmod(index, n)
         rows = np.empty_like(place)
@@ -128,10 +128,10 @@ class Text(Task):
         from dbtm.tasks.text import tokenizer as tokenizers
 
         data = self.data
-        if data and not on_this_machine(data):  # nothing is fetched for a checkpoint that lacks its tokenizer
+        if data and not on_this_machine(data):  # a checkpoint without its tokenizer fetches nothing
             data = str(self.prepared.folder) if "prepared" in self.__dict__ else ""
         if not self.tokenizer and not data:
-            raise UsageError("this model's tokenizer is not known: name its file with task.tokenizer")
+            raise UsageError("this model's tokenizer is missing: set task.tokenizer to its file")
         tokenizer = tokenizers.load_file(self.tokenizer or data)
         if tokenizers.size(tokenizer) != self.vocab:
             raise UsageError(
@@ -161,7 +161,7 @@ class Text(Task):
 
     @cached_property
     def borders(self) -> Borders:
-        """What stands at the borders of blocks: as the checkpoint or the data tell it, else ends of text by name."""
+        """The tokens at the borders of blocks, from the checkpoint or the data, else the end of text by its name."""
         from dbtm.tasks.text import tokenizer as tokenizers
 
         carried = Path(self.tokenizer).with_name(BORDERS) if self.tokenizer else None

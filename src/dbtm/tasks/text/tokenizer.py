@@ -1,7 +1,7 @@
 """Tokenizers through the `tokenizers` library: by name, from a file, or trained from the input.
 
-The library is written in Rust, where a bug ends in a panic: a BaseException, and lines on the standard error. Files
-from elsewhere may provoke one, so they are tried when they are opened, and `Text` reads and writes `guarded`.
+The library is written in Rust, where a bug ends in a panic: a BaseException, and lines on stderr. Untrusted files may
+cause one, so they are tested when opened, and `Text` encodes and decodes `guarded`.
 """
 
 import logging
@@ -20,24 +20,24 @@ from dbtm.core.errors import UsageError
 
 FILE = "tokenizer.json"
 END = "<|endoftext|>"  # of the tokenizers that we train
-MOST_TRAINING = 1_000_000_000  # characters that a tokenizer is trained on: more changes nothing but the time it takes
-MOST_SIZE = 1 << 20  # entries that one is trained to have: room for all of them is taken beforehand
+MOST_TRAINING = 1_000_000_000  # training characters: more only take more time
+MOST_SIZE = 1 << 20  # entries of a trained one: memory for all is allocated in advance
 MOST_FILE = 256 << 20  # bytes
 _BYTES = 256
-_TRIAL = "A naïve fox, 北京 12\n \t\0 🦊 don't <|endoftext|></s>"  # what every tokenizer must be able to read
+_TRIAL = "A naïve fox, 北京 12\n \t\0 🦊 don't <|endoftext|></s>"  # test input for every tokenizer
 _ENDS = (END, "</s>", "[SEP]", "<eos>", "[EOS]", "<|end_of_text|>", "<|eot_id|>")
 _BEGINNINGS = ("[CLS]", "<s>", "<bos>", "[BOS]", "<|begin_of_text|>")
 
 
 class Edges(NamedTuple):
-    """The tokens at the borders of documents: beginning (the end again where a tokenizer has none) and end."""
+    """The tokens at the borders of documents: beginning (or the end, if the tokenizer has none) and end."""
 
     bos: int
     eos: int
 
 
 def asked_size(name: str) -> int | None:
-    """8192 for `train:8192`; None for a tokenizer that exists already."""
+    """8192 for `train:8192`; None for an existing tokenizer."""
     if not name.startswith("train:"):
         return None
     size = name.removeprefix("train:")
@@ -50,7 +50,7 @@ def asked_size(name: str) -> int | None:
 
 
 def train(texts: Iterable[str], size: int) -> Tokenizer:
-    """Byte-level BPE: every text can be written, none is changed, and it needs no unknown token."""
+    """Byte-level BPE: it encodes any text without loss or an unknown token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -74,31 +74,29 @@ def load(name: str) -> Tokenizer:
             return plain(Tokenizer.from_pretrained(name))
     except Exception as error:
         raise UsageError(
-            f"the tokenizer '{name}' is neither here nor to be had from the Hugging Face hub ({_line(error)}): give a "
+            f"the tokenizer '{name}' is neither a local file nor on the Hugging Face hub ({_line(error)}): give a "
             f"local file, PATH/{FILE}, or train one"
         ) from None
 
 
 def load_file(name: str) -> Tokenizer:
-    """From a file or a folder, never from the network: for what a checkpoint or a prepared set names."""
+    """From a file or a folder, never from the network: for the tokenizers of checkpoints and prepared sets."""
     path = Path(name) / FILE if Path(name).is_dir() else Path(name)
     if not path.is_file():
         raise UsageError(
-            f"no such tokenizer file: {name}; loading is offline: name a local file with task.tokenizer, PATH/{FILE}"
+            f"no such tokenizer file: {name}; loading is offline: set task.tokenizer to a local file, PATH/{FILE}"
         )
     return _from_file(path)
 
 
 def _from_file(path: Path) -> Tokenizer:
-    """A file that can be read and tried; a file of /proc has no size, and some of them never end."""
+    """Load and test a tokenizer file; files of /proc have no size, and some never end."""
     size = path.stat().st_size
     if not 0 < size <= MOST_FILE:
-        raise UsageError(
-            f"{path} is not a tokenizer: it has {size} bytes, of which at most {MOST_FILE >> 20} MiB are read"
-        )
+        raise UsageError(f"{path} is not a tokenizer: it has {size} bytes, more than {MOST_FILE >> 20} MiB")
     with guarded(path):
         tokenizer = plain(Tokenizer.from_file(str(path)))
-        # one without a token for the unknown cannot read everything; a panic is not suppressed
+        # one without an unknown token cannot encode everything; a panic is not suppressed
         with suppress(Exception):
             ids = tokenizer.encode(_TRIAL, add_special_tokens=False).ids
             tokenizer.decode_batch([ids, [0]], skip_special_tokens=False)
@@ -107,9 +105,9 @@ def _from_file(path: Path) -> Tokenizer:
 
 @contextmanager
 def guarded(what: object) -> Iterator[None]:
-    """Whatever the library raises within is a line about `what`; what a panic prints is not shown.
+    """Turn any error of the library into one line about `what`, and hide the output of a panic.
 
-    For one thread at a time: it moves the standard error of the whole process.
+    For one thread at a time: it redirects stderr of the whole process.
     """
     try:
         with _held_back_errors():
@@ -124,7 +122,7 @@ def guarded(what: object) -> Iterator[None]:
 
 @contextmanager
 def _held_back_errors() -> Iterator[None]:
-    """What is written to the standard error within is shown afterwards, unless an error comes."""
+    """Hold back stderr, and show it afterwards unless there is an error."""
     with tempfile.TemporaryFile() as held:
         try:
             before = os.dup(2)
@@ -148,9 +146,9 @@ def _held_back_errors() -> Iterator[None]:
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """The hub's client tells every retry in lines of its own; one line at the end is enough."""
+    """Silence the hub client's line per retry; one line at the end is enough."""
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # all of them: importing the client sets the levels of its own loggers anew
+    logging.disable(logging.WARNING)  # all loggers: importing the client resets the levels of its own
     try:
         yield
     finally:
@@ -158,8 +156,8 @@ def quiet_hub() -> Iterator[None]:
 
 
 def plain(tokenizer: Tokenizer) -> Tokenizer:
-    """Whole texts, nothing cut or padded; the spelling of a special token inside a text is just text, so that only we
-    write an end of text.
+    """Encode whole texts without truncation or padding. A special token spelled in a text is plain text: only we write
+    an end of text.
     """
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -168,23 +166,23 @@ def plain(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def size(tokenizer: Tokenizer) -> int:
-    """V: one more than the largest id, which may leave gaps."""
+    """V: one more than the largest id; ids may have gaps."""
     return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
 
 def edges(tokenizer: Tokenizer, eos: str | None = None) -> Edges:
-    """The tokens at document borders: the usual names, or the end of text that is asked for."""
+    """The tokens at document borders: the usual names, or the requested end of text."""
     names = _ENDS if eos is None else (eos,)
     end = next((i for i in map(tokenizer.token_to_id, names) if i is not None), None)
     if end is None:
         unknown = "none of " + ", ".join(_ENDS) if eos is None else f"no '{eos}'"
-        raise UsageError(f"the tokenizer has {unknown}: name its end-of-text token")
+        raise UsageError(f"the tokenizer has {unknown}: give its end-of-text token")
     begin = next((i for i in map(tokenizer.token_to_id, _BEGINNINGS) if i is not None), end)
     return Edges(begin, end)
 
 
 def _first(texts: Iterable[str], most: int) -> Iterator[str]:
-    """Texts until their characters add up; none at all is refused."""
+    """Texts up to a total number of characters; no text at all is refused."""
     rest = iter(texts)
     head = next(rest, None)
     if head is None:
@@ -197,6 +195,6 @@ def _first(texts: Iterable[str], most: int) -> Iterator[str]:
 
 
 def _line(error: BaseException) -> str:
-    """The first sentence of what a library says."""
+    """The first sentence of a library's message."""
     said = str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")[:300]
     return said if said.isprintable() and said else repr(said or type(error).__name__)[1:-1]

@@ -1,8 +1,8 @@
-"""Word problems of our own, without end: problem `key` is a function of its key alone.
+"""Synthetic word problems: problem `key` is a function of its key alone.
 
-A scene tells of one to five steps over the four operations in one of many wordings; a third of the problems also tell
-something that does not matter. The program is the story's own arithmetic, one line per step, always the same for the
-same question: a model that writes all tokens at once has nothing to choose between.
+A scene has one to five steps over the four operations in one of many wordings; a third of the problems also have an
+irrelevant sentence. The program is the story's arithmetic, one line per step. A question always has the same program,
+so a model that writes all tokens at once has only one choice.
 
 One program in sixteen, by a checksum of its text, is held out: whatever the keys, no training problem has the same
 program, nor, since a question has one program, the same words.
@@ -17,11 +17,11 @@ from dbtm.tasks.gsm8k.synthetic.story import Story
 SCENES = (*things.SCENES, *money.SCENES, *measures.SCENES)
 DISTRACTED = 1 / 3
 HELD_OUT = 16
-_NEXT = 0x9E3779B97F4A7C15  # to the next key, far away from the keys beside this one
+_NEXT = 0x9E3779B97F4A7C15  # to the next key, far from the neighbouring keys
 
 
 def tell(key: int) -> Example:
-    """The story of a key, whether it is for training or held out."""
+    """The story of a key, for training or held out."""
     story = Story(key)
     story.pick(SCENES)(story)
     if story.chance(DISTRACTED):
@@ -41,7 +41,7 @@ def problem(key: int) -> Example:
 
 
 def held_out(n: int, seed: int = 0) -> list[Example]:
-    """n problems with different programs, none of which any key of training gives."""
+    """n problems with different programs, none of which occurs in training."""
     by_code: dict[str, Example] = {}
     key = seed << 64
     while len(by_code) < n:

@@ -7,7 +7,7 @@ from dbtm.tasks.gsm8k.synthetic.story import Quantity, Story
 
 
 def travel(s: Story) -> None:
-    """One or two legs at constant speed; the distance, what is left of it, or the fuel."""
+    """One or two legs at constant speed; the distance, the rest of it, or the fuel."""
     vehicle, moves, most = s.pick(words.RUNNERS)
     speed, hours = s.let("speed", 5 * s.between(2, most // 5)), s.let("hours", s.between(2, 8))
     s.say(
@@ -72,7 +72,7 @@ def ages(s: Story) -> None:
 
 
 def rectangle(s: Story) -> None:
-    """Area or perimeter, and what it costs to cover or fence it."""
+    """Area or perimeter, and the cost of covering or fencing it."""
     around = s.chance(0.5)
     place = s.pick(("garden", "field", "lawn", "park") if around else ("floor", "wall", "room", "roof"))
     unit, units = s.pick((("foot", "feet"), ("meter", "meters"), ("yard", "yards")))
@@ -149,7 +149,7 @@ def reading(s: Story) -> None:
 
 
 def recipe(s: Story) -> None:
-    """So much for so many, scaled."""
+    """A recipe scaled to another number of people."""
     who, food, dish = s.people(1)[0], s.pick(words.FOODS), s.pick(words.DISHES)
     each, servings, factor = s.between(2, 9), s.between(2, 8), s.between(2, 9)
     cups, people = s.let("cups", each * servings), s.let("servings", servings)

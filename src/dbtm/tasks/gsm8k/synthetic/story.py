@@ -1,7 +1,7 @@
-"""A word problem in the making: sentences and the program's lines grow side by side, so that the answer is right.
+"""A word problem under construction: sentences and program lines are added together, so that the answer is right.
 
 Every number is a `Quantity`: its name in the program and its value. Arithmetic on quantities writes the expression and
-computes the value at once. Random draws use nothing but `random.Random.random`, whose sequence Python guarantees.
+computes the value at once. Random draws use only `random.Random.random`, whose sequence Python guarantees.
 """
 
 import random
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 SUM, PRODUCT, ATOM = 1, 2, 3  # how tightly an expression binds
 _POINTS_BACK = re.compile(r"\b(it|its|they|them|their|this|that|others|rest)\b", re.IGNORECASE)
-"""A sentence with one of these must stand right after the sentence that it points back to."""
+"""A sentence with one of these must directly follow the sentence that it refers to."""
 
 
 class Quantity(NamedTuple):
-    """An expression of the program, and what it is worth."""
+    """An expression of the program, and its value."""
 
     text: str
     value: int
@@ -39,14 +39,14 @@ class Quantity(NamedTuple):
         return Quantity(f"{self.within(PRODUCT)} * {right.within(ATOM)}", self.value * right.value, PRODUCT)
 
     def over(self, other: "Quantity | int") -> "Quantity":
-        """Division that comes out even: problems are made so that all do."""
+        """Exact division: problems are made so that every division is exact."""
         right = _quantity(other)
         value, rest = divmod(self.value, right.value)
         assert not rest, f"{self.value} / {right.value} does not come out even"
         return Quantity(f"{self.within(PRODUCT)} / {right.within(ATOM)}", value, PRODUCT)
 
     def within(self, tightness: int) -> str:
-        """The expression as an operand of an operator that binds so tightly."""
+        """The expression as an operand of an operator of this precedence."""
         return self.text if self.binds >= tightness else f"({self.text})"
 
 
@@ -61,7 +61,7 @@ class Person(NamedTuple):
 
 
 class Story:
-    """One problem; what is drawn is a function of the key alone."""
+    """One problem; all draws are a function of the key alone."""
 
     def __init__(self, key: int):
         self._random = random.Random(key % (1 << 128)).random
@@ -84,11 +84,11 @@ class Story:
         return self._random() < share
 
     def people(self, n: int) -> list[Person]:
-        """n people whom the story does not know yet."""
+        """n people who are new to the story."""
         return [Person(*self._new(words.PEOPLE)) for _ in range(n)]
 
     def things(self, n: int) -> list[tuple[str, str]]:
-        """n things that the story does not know yet, (one, many) each."""
+        """n things that are new to the story, (one, many) each."""
         return [self._new(words.THINGS) for _ in range(n)]
 
     def _new(self, options: Sequence[T]) -> T:
@@ -114,7 +114,7 @@ class Story:
         return f"${value:,}" if value >= 1000 and self.chance(0.5) else f"${value}"
 
     def distract(self) -> None:
-        """A sentence with a number that does not matter: of someone else at the start, or of something in between."""
+        """Add a sentence with an irrelevant number: about someone else at the start, or about something in between."""
         places = [i for i, text in enumerate(self.sentences[:-1]) if i and not _POINTS_BACK.search(text)]
         if places and self.chance(0.5):
             self.sentences.insert(self.pick(places), self._aside())
@@ -122,7 +122,7 @@ class Story:
             self.sentences.insert(0, self._opening())
 
     def _opening(self) -> str:
-        """Of a person, who comes first lest a later 'she' mean them, and has no part in sums of ages or miles."""
+        """About a person. It comes first, so that no later 'she' means them; no ages or miles if the story has them."""
         person, thing = self.people(1)[0].name, self.things(1)[0][1]
         count, told = self.number(self.between(2, 60)), " ".join(self.sentences)
         variants = [f"{person} has {count} {thing} at home."]
@@ -134,7 +134,7 @@ class Story:
         return self.pick(variants)
 
     def _aside(self) -> str:
-        """Of nothing that the story could mean by a name of its own."""
+        """About something that the story does not mention."""
         thing, value = self.things(1)[0][1], self.between(2, 60)
         count = self.number(value)
         return self.pick(
@@ -149,11 +149,11 @@ class Story:
     # -- the program ---------------------------------------------------------------------------------------------------
 
     def let(self, name: str, value: int) -> Quantity:
-        """A number that the text gives."""
+        """A number of the text."""
         return self.set(name, Quantity(str(value), value))
 
     def set(self, name: str, quantity: Quantity) -> Quantity:
-        """A step: a variable for an expression, under the name or, where that is taken, the name with a number."""
+        """A step: a variable for an expression, under the name or, if that is taken, the name with a number."""
         name = name.lower().replace(" ", "_").replace("-", "_")
         unique, n = name, 2
         while unique in self._taken:

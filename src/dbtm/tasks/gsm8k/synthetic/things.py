@@ -9,7 +9,7 @@ from dbtm.tasks.gsm8k.synthetic.story import Person, Quantity, Story
 def holdings(s: Story) -> None:
     """Someone has things; they come and go; how many are there now, or what do they sell for?"""
     (who, friend), (one, many) = s.people(2), s.things(1)[0]
-    if who.he == friend.he:  # then 'she' might be either
+    if who.he == friend.he:  # 'she' would be ambiguous
         who = who._replace(he=who.name)
     have = s.let(many, s.between(20, 90))
     n = s.number(have.value)
@@ -205,7 +205,7 @@ def sharing(s: Story) -> None:
 
 
 def crowd(s: Story) -> None:
-    """A group, a share of it, and what is left of it."""
+    """A group, a share of it, and the rest."""
     place, members = s.pick(words.GROUPS)
     first, second = s.pick(words.HOBBIES), s.pick(words.HOBBIES)
     whole = s.let(members, 60 * s.between(1, 12))
