@@ -1,5 +1,6 @@
 """`dbtm eval`: quality of a checkpoint, with intervals, and as JSON with all that reproduces the numbers."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +19,14 @@ app = typer.Typer(help="Measure a checkpoint.", no_args_is_help=True)
 
 
 @app.callback()
-def _group() -> None:
-    """Measure a checkpoint."""  # with a callback, a lone command keeps its name
+def _group(context: typer.Context) -> None:
+    """Measure a checkpoint."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return
+    from dbtm.service.evaluation.together import joined
+
+    if not context.with_resource(joined()):  # started by torchrun: the first process runs the command
+        raise typer.Exit
 
 
 @app.command()

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dbtm.checkpoint.loading import load
 from dbtm.core.errors import UsageError
 from dbtm.evals.likelihood import LikelihoodScore, check_method, fitting_batch, measure_likelihood
 from dbtm.evals.provenance import made
 from dbtm.service.evaluation import Meter
 from dbtm.service.evaluation.generated_text import move_data
 from dbtm.service.evaluation.models import describe_model
+from dbtm.service.evaluation.together import load_shared
 from dbtm.service.progress import Progress
 from dbtm.tasks.base import Batch, Task
 from dbtm.tasks.text.task import Text
@@ -47,7 +47,7 @@ class NoTextError(UsageError):
 
 def evaluate_likelihood(request: LikelihoodRequest, progress: Progress = Progress()) -> LikelihoodResult:
     """Measure the likelihood on held-out examples."""
-    sampler = load(request.checkpoint, request.device)
+    sampler = load_shared(request.checkpoint, request.device)
     check_method(sampler.method)
     move_data(sampler, request.checkpoint, request.data, progress)
     task = sampler.task

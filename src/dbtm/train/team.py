@@ -6,7 +6,7 @@ function with its arguments. Each process computes its share, and the first one 
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -100,6 +100,8 @@ class Team:
                 work, args = asked
                 self._together(work, args, {})
         if asked == "failed":
+            with suppress(RuntimeError):
+                self._asked()  # until it has left: torchrun ends all others after the first one that ends
             raise SystemExit(1)
 
     def _asked(self) -> Any:

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from dbtm.train.team import Team, current
 
+MOST_TOKENS = {"cuda": 8_192}  # of one batch, by device
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -134,7 +136,7 @@ class Judge(ABC):
 
     def _batches(self, pieces: list[Window]) -> Iterator[list[Window]]:
         """Windows sorted by length, longest first, in batches of bounded size, padding counted."""
-        limit = 8_192 if self.device.type == "cuda" else 2_048
+        limit = MOST_TOKENS.get(self.device.type, 2_048)
         batch: list[Window] = []
         for window in sorted(pieces, key=lambda w: w.start - w.end):
             if batch and (len(batch) + 1) * (batch[0].end - batch[0].start) > limit:

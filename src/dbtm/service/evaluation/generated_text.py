@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dbtm.checkpoint.loading import PACKAGED, find, load
+from dbtm.checkpoint.loading import PACKAGED, find
 from dbtm.core.errors import UsageError
 from dbtm.evals.drawing import draw_samples, fitting_batch, resolve
 from dbtm.evals.judges import load_judge
@@ -21,6 +21,7 @@ from dbtm.evals.settings import over_budgets
 from dbtm.sampling import Sampler
 from dbtm.service.evaluation import Meter
 from dbtm.service.evaluation.models import describe_origin
+from dbtm.service.evaluation.together import load_shared
 from dbtm.service.progress import Progress
 from dbtm.tasks.folder import MANIFEST
 from dbtm.tasks.text.task import Text
@@ -140,7 +141,7 @@ def _draw(
 
 def load_text_model(checkpoint: str, device: str, batch: int | None, data: Path | None, progress: Progress) -> Sampler:
     """The sampler of a checkpoint trained on text; `data` is the new path of the text."""
-    sampler = load(checkpoint, device)
+    sampler = load_shared(checkpoint, device)
     text_task(sampler.task)
     move_data(sampler, checkpoint, data, progress)
     sampler.batch = batch or fitting_batch(sampler)

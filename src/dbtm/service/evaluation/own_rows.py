@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dbtm.checkpoint.loading import load
 from dbtm.core.errors import UsageError
 from dbtm.evals.drawing import fitting_batch
 from dbtm.evals.own import HeldOutCE, RowsScore, cross_entropy, load_metric, own_task, row_scores
@@ -14,6 +13,7 @@ from dbtm.evals.settings import over_budgets
 from dbtm.evals.validation import validation_loss
 from dbtm.service.evaluation import Meter
 from dbtm.service.evaluation.models import describe_model
+from dbtm.service.evaluation.together import load_shared
 from dbtm.service.progress import Progress
 
 
@@ -60,7 +60,7 @@ class OwnEvaluation:
 def evaluate_own(request: OwnEvaluationRequest, progress: Progress = Progress()) -> Iterator[OwnEvaluation]:
     """Held-out cross-entropy, then the rows; a result after every setting."""
     metric = None if request.metric is None else load_metric(request.metric)
-    sampler = load(request.checkpoint, request.device)
+    sampler = load_shared(request.checkpoint, request.device)
     task = own_task(sampler.task)
     if request.data is not None:
         task = sampler.task = replace(task, data=str(request.data))

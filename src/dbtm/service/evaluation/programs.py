@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from dbtm.checkpoint.loading import load
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 from dbtm.evals import programs
@@ -20,6 +19,7 @@ from dbtm.sampling import Sampler
 from dbtm.sandbox import Sandbox
 from dbtm.service.evaluation import Meter
 from dbtm.service.evaluation.models import describe_model
+from dbtm.service.evaluation.together import load_shared
 from dbtm.service.progress import Progress
 from dbtm.tasks.gsm8k.data import Example, read
 from dbtm.tasks.gsm8k.synthetic import held_out
@@ -94,7 +94,7 @@ def evaluate_programs(
 
 
 def _programs_model(checkpoint: str, device: str, batch: int | None, tokenizer: str | None) -> Sampler:
-    sampler = load(checkpoint, device)
+    sampler = load_shared(checkpoint, device)
     task = programs.gsm8k_task(sampler.task)
     if tokenizer is not None:
         task = sampler.task = replace(task, tokenizer=tokenizer)

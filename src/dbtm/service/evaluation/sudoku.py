@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dbtm.checkpoint.loading import load
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
 from dbtm.evals import sudoku
@@ -17,6 +16,7 @@ from dbtm.evals.sudoku import SudokuScore
 from dbtm.recipes import recipe
 from dbtm.service.evaluation import Meter
 from dbtm.service.evaluation.models import describe_model
+from dbtm.service.evaluation.together import load_shared
 from dbtm.service.progress import Progress
 from dbtm.tasks.sudoku import csvfile
 from dbtm.tasks.sudoku.clues import clue_range
@@ -72,7 +72,7 @@ def evaluate_sudoku(request: SudokuEvaluationRequest, progress: Progress = Progr
     """Exact-solve rates; a result after every setting of every set."""
     if (request.puzzles is None) == (not request.clues):
         raise UsageError("give either a file of puzzles or numbers of clues")
-    sampler = load(request.checkpoint, request.device)
+    sampler = load_shared(request.checkpoint, request.device)
     task = sudoku.sudoku_task(sampler.task)
     sampler.batch = request.batch or (1024 if sampler.device.type == "cuda" else 32)
     settings = sudoku.settings_to_try(sampler, request.budgets, request.kappas, request.options)
@@ -105,7 +105,7 @@ def _puzzles(
         n, cells = puzzles_BC.shape
         if cells != task.layout.cells:
             raise UsageError(
-                f"{request.puzzles} holds grids of {cells} cells, but the checkpoint solves {task.layout.cells}"
+                f"{request.puzzles} has grids of {cells} cells, but the checkpoint solves {task.layout.cells}"
             )
         about = {"file": request.puzzles.name, "sha256": sha256(request.puzzles), "n": n}
         return (PuzzleSet(puzzles_BC, solutions_BC),), about

@@ -26,16 +26,19 @@ def joined(seconds: float = SECONDS) -> Iterator[bool]:
         raise UsageError(str(lost)) from lost
     if torch.cuda.is_available():
         torch.cuda.set_device(world.local_rank % torch.cuda.device_count())
-    if not world.first:
-        team.serve()
-        yield False
-    else:
-        with team.leading():
-            yield True
-    world.leave()
+    try:
+        if world.first:
+            with team.leading():
+                yield True
+        else:
+            team.serve()
+            yield False
+    finally:
+        if not team.working:  # else a process is lost, and would be waited for
+            world.leave()
 
 
-def load_model(checkpoint: str, device: str) -> Sampler:
+def load_shared(checkpoint: str, device: str) -> Sampler:
     """The sampler of a checkpoint. A team loads it on every process, and shares its work."""
     if (team := current()) is None:
         return load(checkpoint, device)
