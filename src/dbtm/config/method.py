@@ -1,4 +1,4 @@
-"""What a configuration knows of any method: settings of its training and options of its sampler."""
+"""Base classes of a method's configuration: its training settings and its sampler options."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -12,36 +12,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MethodConfig(Section):
-    """Settings of a method's training; every method has a subclass of its own, `Method.Config`."""
+    """Training settings of a method; each method has its own subclass, `Method.Config`."""
 
     section: ClassVar[str] = "method"
     name: ClassVar[str] = ""
-    """The method's, which takes it from there."""
+    """The method's name, which it sets."""
 
     @property
     def copies(self) -> int:
-        """Rows of the network that one training sequence becomes: a run that is given to a method of several has its
-        batch divided by them.
-        """
+        """Network rows per training sequence; a run by a method with several has its batch divided by their number."""
         return 1
 
     def check(self, run: "RunConfig") -> None:
-        """Refuse what does not go together with the rest of a run."""
+        """Refuse settings that do not fit the rest of the run."""
 
 
 @dataclass(frozen=True)
 class SampleConfig(Section):
-    """Options of a method's sampler; every method has a subclass of its own, `Method.Options`."""
+    """Sampler options of a method; each method has its own subclass, `Method.Options`."""
 
     section: ClassVar[str] = "sample"
 
     @property
     def tunes(self) -> bool:
-        """Whether some of these are tuned on the trained weights when a run ends (`Method.tune`)."""
+        """Whether some options are tuned on the trained weights at the end of a run (`Method.tune`)."""
         return False
 
     def changed(self, method: str, changes: dict[str, Any]) -> Self:
-        """These options with some changed; those that this sampler lacks are refused."""
+        """These options with some changed; unknown ones are refused."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in changes:
             if name not in values:
@@ -49,9 +47,9 @@ class SampleConfig(Section):
         return read(type(self), values | changes, "sample")
 
     def self_check(self) -> dict[str, Any]:
-        """Options that make the sampler confirm its answer, for who asks for that: none where it cannot, or does."""
+        """Options that make the sampler check its answer; empty if it cannot, or already does."""
         return {}
 
     def shown(self) -> dict[str, Any]:
-        """The options that a result depends on, for those who read it."""
+        """The options that a result depends on, for display."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

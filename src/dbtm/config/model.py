@@ -11,12 +11,12 @@ PATTERN = "gdn,gdn,gdn,attn"  # the paper's (app:language-exp-details)
 LIMITS = {
     "width": 1 << 17, "depth": 4096, "heads": 4096, "ffn": 256, "cond_dim": 1 << 17, "loops": 1024, "conv_width": 256
 }  # fmt: skip
-"""Largest sizes: a configuration from elsewhere must not take all memory or time before its weights are looked at."""
+"""Largest sizes: an untrusted configuration must not use up memory or time before its weights are checked."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a task fixes of its network: tokens 0..vocab - 1, sequences of one length."""
+    """The sizes that a task fixes: tokens 0..vocab - 1, sequences of one length."""
 
     vocab: int
     length: int
@@ -29,7 +29,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ModelConfig(Section):
-    """The backbone. Vocabulary and length come from the task, what stands on top of it from the method."""
+    """The backbone. Vocabulary and length come from the task, the heads from the method."""
 
     section: ClassVar[str] = "model"
 
@@ -40,11 +40,11 @@ class ModelConfig(Section):
     heads: int = 12
     """Attention heads per block."""
     ffn: int = 4
-    """Hidden width of the feed-forward, in widths."""
+    """Hidden width of the feed-forward, as a multiple of width."""
     cond_dim: int = 128
-    """Dimension of what adaLN reads: a learned constant, or the embedding of a time."""
+    """Dimension of adaLN's input: a learned constant, or the embedding of a time."""
     dropout: float = 0.1
-    """On the residual branches."""
+    """Dropout on the residual branches."""
     softcap: float = 50.0
     """tanh cap on attention logits; 0 is off."""
     conv_width: int = 0
@@ -56,15 +56,15 @@ class ModelConfig(Section):
     loops: int = 1
     """How many times the stack of blocks is applied (weight-tied depth)."""
     position_axes: tuple[int, ...] = ()
-    """Sizes of learned position tables; the task says which entry each position has."""
+    """Sizes of learned position tables; the task gives each position's entry."""
     input_norm: bool = False
     """RMS norm on the embedded input."""
     self_condition: bool = False
-    """A refinement round also reads the distribution of the round before."""
+    """A refinement round also reads the previous round's distribution."""
     gate_init: float = 0.0
-    """Where adaLN's residual gates start."""
+    """Initial value of adaLN's residual gates."""
     embed_std: float = 0.02
-    """Standard deviation of the embedding at the start."""
+    """Standard deviation of the initial embedding."""
 
     def __post_init__(self):
         self.positive("width", "depth", "heads", "ffn", "cond_dim", "loops", "embed_std")
@@ -78,7 +78,7 @@ class ModelConfig(Section):
             raise UsageError(f"model.softcap={self.softcap} must be 0 (off) or positive")
         if not set(self.pattern.split(",")) <= {"gdn", "attn"}:
             raise UsageError(
-                f"model.pattern={self.pattern} must be blocks with commas between, each gdn (delta rule) or attn "
+                f"model.pattern={self.pattern} must be comma-separated blocks, each gdn (delta rule) or attn "
                 f"(attention), such as {PATTERN}"
             )
         if self.pattern != PATTERN and self.backbone != "delta":
@@ -88,7 +88,7 @@ class ModelConfig(Section):
 
     @property
     def mixers(self) -> tuple[str, ...]:
-        """What mixes positions in each block: attn or gdn."""
+        """The mixer of each block: attn or gdn."""
         kinds = self.pattern.split(",") if self.backbone == "delta" else ["attn"]
         return tuple(kinds[block % len(kinds)] for block in range(self.depth))
 

@@ -1,4 +1,4 @@
-"""Everything a run is: saved as JSON with every checkpoint, changed by dotted overrides."""
+"""The complete configuration of a run: saved as JSON with every checkpoint, changed by dotted overrides."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ SECTIONS = ("task", "model", "method", "sample", "optim", "train")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A task, a network, a method with its sampler, and how it is trained."""
+    """A task, a network, a method with its sampler, and the training settings."""
 
     recipe: str
     task: Task
@@ -45,15 +45,15 @@ class RunConfig:
 
     @property
     def shape(self) -> Shape:
-        """Vocabulary and length, which the task gives to the network."""
+        """Vocabulary and length of the network, from the task."""
         return Shape(self.task.vocab, self.task.length)
 
     def on(self, task: Task) -> "RunConfig":
-        """The same for another task."""
+        """The same run on another task."""
         return dataclasses.replace(self, task=task)
 
     def by(self, method: str) -> "RunConfig":
-        """The same task, network and training by another method, with that method's default settings."""
+        """The same task, network and training with another method and its default settings."""
         if method == self.method_name:
             return self
         cls = METHODS.get(method)
@@ -64,7 +64,7 @@ class RunConfig:
 
 
 def _divided(batch: int, micro_batch: int, copies: int) -> tuple[int, int]:
-    """The batch of a method that makes several rows of every sequence: a step costs about as much as before."""
+    """The batch of a method with several rows per sequence, so that a step costs about the same."""
     return max(1, batch // copies), max(1, micro_batch // copies) if micro_batch else 0
 
 
@@ -72,7 +72,7 @@ def _divided(batch: int, micro_batch: int, copies: int) -> tuple[int, int]:
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """A plain dictionary that `from_dict` turns back into the same configuration."""
+    """A plain dictionary, the inverse of `from_dict`."""
     out: dict[str, Any] = {"recipe": config.recipe}
     for name in SECTIONS:
         section = getattr(config, name)
@@ -94,7 +94,7 @@ def loads(text: str) -> RunConfig:
 
 
 def from_dict(values: Any) -> RunConfig:
-    """A configuration from plain values; unknown and missing keys and wrong types are named."""
+    """A configuration from plain values; errors name unknown and missing keys and wrong types."""
     if not isinstance(values, dict):
         raise UsageError(f"the configuration must be a JSON object, not {values!r}")
     for name in values:
@@ -117,7 +117,7 @@ def from_dict(values: Any) -> RunConfig:
 
 
 def _tagged(registry: Any, values: Any, where: str) -> tuple[Any, dict[str, Any]]:
-    """The class that a section's `name` stands for, and the other values."""
+    """The class of a section's `name`, and the other values."""
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
         raise UsageError(f"{where} must be a JSON object with a name, not {values!r}")
     rest = dict(values)
@@ -128,9 +128,9 @@ def _tagged(registry: Any, values: Any, where: str) -> tuple[Any, dict[str, Any]
 
 
 def override(config: RunConfig, assignments: list[str]) -> RunConfig:
-    """Apply `section.key=value` assignments in their order; values are JSON, or plain words for strings.
+    """Apply `section.key=value` assignments in order; values are JSON, or plain words for strings.
 
-    `method=NAME` takes another method, with its default settings.
+    `method=NAME` switches to another method, with its default settings.
     """
     values = to_dict(config)
     for assignment in assignments:
@@ -173,11 +173,11 @@ def _assign(values: dict[str, Any], path: str, value: Any, assignment: str) -> N
 
 
 def _word(text: str) -> Any:
-    """JSON where it is JSON (3, 0.5, true, [1,2], null), else the word itself."""
+    """The value of JSON (3, 0.5, true, [1,2], null), else the word itself."""
     try:
         return json.loads(text)
     except RecursionError:
-        raise UsageError(f"'{text[:40]}...' has too many brackets within brackets") from None
+        raise UsageError(f"'{text[:40]}...' has too deeply nested brackets") from None
     except ValueError:  # not JSON, or a number of thousands of digits
         if text.lower() in ("true", "false"):
             return text.lower() == "true"

@@ -30,7 +30,7 @@ class OptimConfig(Section):
     muon_momentum: float = 0.95
     """Momentum of Muon."""
     clip: float = 1.0
-    """Largest norm of the gradient; 0 is off."""
+    """Gradient clipping: largest norm; 0 is off."""
     schedule: Literal["constant", "wsd"] = "constant"
     """After the warm-up: constant, or constant with a linear decay to 0 at the end (wsd)."""
     warmup: int = 1_000
@@ -40,7 +40,7 @@ class OptimConfig(Section):
     ema: float = 0.9999
     """Decay of the averaged weights."""
     ema_warmup: bool = True
-    """Decay min(ema, (1 + step) / (10 + step))."""
+    """Use decay min(ema, (1 + step) / (10 + step))."""
 
     def __post_init__(self):
         self.positive("lr", "eps", "muon_lr")
@@ -61,11 +61,11 @@ class TrainConfig(Section):
     batch: int = 256
     """Rows per step, over all devices."""
     micro_batch: int = 0
-    """Rows per device and pass; 0: the whole share of a device at once."""
+    """Rows per device and pass; 0: the device's whole share at once."""
     seed: int = 0
     """Seed of weights, noise and dropout."""
     init: str = ""
-    """A checkpoint whose averaged weights the run starts from; empty: from scratch."""
+    """Checkpoint with the initial averaged weights; empty: from scratch."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -73,27 +73,27 @@ class TrainConfig(Section):
     compile: bool = False
     """Compile the blocks."""
     layout: Literal["auto", "replicate", "shard", "hybrid"] = "auto"
-    """Several GPUs: whole weights on each (replicate), cut over all (shard) or over those of a node (hybrid)."""
+    """Several GPUs: weights replicated on each (replicate), sharded over all (shard) or within a node (hybrid)."""
     peer_timeout: float = 600.0
-    """Several processes: seconds after which one that does not answer ends the run."""
+    """Several processes: seconds without an answer from one after which the run ends."""
     recompute: bool = False
-    """Keep only the blocks' inputs for the backward pass and compute the rest again: less memory, a third more time."""
+    """Recompute the blocks in the backward pass from their inputs: less memory, a third more time."""
     graph: bool = False
-    """On a GPU, replay the step as one CUDA graph: for small models whose kernels are shorter than their launches."""
+    """On a GPU, replay the step as one CUDA graph: faster for small models, which are bound by kernel launches."""
     log_every: int = 50
     """Steps between reports."""
     checkpoint_every: int = 1_000
     """Steps between checkpoints."""
     keep: int = 2
-    """Checkpoints kept beside the best, the milestones and, where the loss has risen, the last one from before."""
+    """Checkpoints kept besides the best, the milestones and, if the loss has risen, the last one before."""
     milestones: tuple[int, ...] = ()
-    """Steps whose checkpoints are saved and kept for good."""
+    """Steps whose checkpoints are saved and never deleted."""
     evaluate_every: int = 0
-    """Steps between quick evaluations; 0: only at the end."""
+    """Steps between quick evaluations; 0: only at the end of the run."""
     tensorboard: bool = False
-    """Also write TensorBoard files: the same as tensorboard in `track`."""
+    """Also write TensorBoard files: same as tensorboard in `track`."""
     track: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
-    """Services that also get the numbers; each must be installed."""
+    """Tracking services that also receive the numbers; each must be installed."""
 
     def __post_init__(self):
         self.positive("steps", "batch", "log_every", "checkpoint_every", "keep", "peer_timeout")
