@@ -81,7 +81,7 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, damage, name):
 def test_finding_a_checkpoint(tmp_path):
     with pytest.raises(UsageError, match="no such checkpoint"):
         checkpoint.find(tmp_path / "nothing")
-    with pytest.raises(UsageError, match="holds no checkpoint"):
+    with pytest.raises(UsageError, match="is not a checkpoint"):
         checkpoint.find(tmp_path)
     for step in (3, 20, 100):
         save(tmp_path, step, keep=3)
@@ -162,7 +162,7 @@ def test_a_document_that_cannot_be_replaced_stays(tmp_path, monkeypatch, linked)
             patch.setattr(where, name, full)
             if not linked:
                 patch.setattr(checkpoint.os, "link", full)
-            with pytest.raises(UsageError, match=r"cannot change .*step-00000001: No space left .* it is as it was"):
+            with pytest.raises(UsageError, match=r"cannot change .*step-00000001: No space left .* it is unchanged"):
                 checkpoint.rewrite(folder, {"config": "{}"})
         assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -182,7 +182,7 @@ def test_a_checkpoint_whose_place_cannot_be_taken_stays(tmp_path, monkeypatch):
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(UsageError, match="Read-only file system; it is as it was"):
+    with pytest.raises(UsageError, match="Read-only file system; it is unchanged"):
         checkpoint.rewrite(folder, {"config": "{}"})
     checkpoint.verify(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]

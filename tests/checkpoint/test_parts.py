@@ -54,10 +54,10 @@ def test_names_of_parts():
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda f: (f / "ema-00002.safetensors").unlink(), "is missing or there twice"),
+        (lambda f: (f / "ema-00002.safetensors").unlink(), "is missing or repeated"),
         (lambda f: (f / "ema-00002.safetensors").write_bytes(b"x"), "is damaged"),
-        (lambda f: (f / "ema-00004.safetensors").write_bytes((f / "ema-00002.safetensors").read_bytes()), "twice"),
-        (lambda f: (f / "ema.safetensors").write_bytes(b""), "lies there twice"),
+        (lambda f: (f / "ema-00004.safetensors").write_bytes((f / "ema-00002.safetensors").read_bytes()), "repeated"),
+        (lambda f: (f / "ema.safetensors").write_bytes(b""), "has ema twice"),
         (lambda f: [path.unlink() for path in f.iterdir()], r"has no ema.safetensors"),
     ],
 )

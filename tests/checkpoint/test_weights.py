@@ -122,7 +122,7 @@ def test_a_missing_part_is_refused(trained, tmp_path):
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["ema-3.safetensors"] = manifest["ema-1.safetensors"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UsageError, match=r"ema-1.safetensors, ema-3.safetensors are there alone"):
+    with pytest.raises(UsageError, match=r"ema-1.safetensors, ema-3.safetensors are present"):
         dbtm.load(folder)
     (folder / "ema-3.safetensors").rename(folder / "ema-2.safetensors")
     manifest["ema-2.safetensors"] = manifest.pop("ema-3.safetensors")

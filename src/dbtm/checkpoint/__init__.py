@@ -1,1 +1,1 @@
-"""Checkpoints: folders on the disk, their configurations old and new, and how a trained model is loaded."""
+"""Checkpoints: folders on disk, configurations of all versions, and loading of trained models."""

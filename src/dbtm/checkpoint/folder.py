@@ -1,20 +1,20 @@
-"""A checkpoint: a folder of safetensors and JSON with a sha256 manifest, written whole or not at all.
+"""A checkpoint: a folder of safetensors and JSON with a sha256 manifest, written atomically.
 
     step-00001000/
       config.json         the RunConfig
       state.json          step, samples seen, sha256 of the data
-      ema.safetensors     the averaged weights: what is sampled from
+      ema.safetensors     the averaged weights, for sampling
       model.safetensors   the weights in training
       optim.safetensors   the optimizers' state
       <name>.safetensors  further frozen modules (a teacher)
-      tokenizer.json ...  small files of the task, which it needs to make sense of samples
+      tokenizer.json ...  small files of the task, needed to read samples
       manifest.json       sha256 of every other file
 
-Several processes write it together, each its own pieces of every part: ema-00001.safetensors, ema-00002.safetensors ...
-(parts.py, together.py); whoever reads a part gets it whole, or the rows asked for.
+Several processes write it together, each its pieces of every part: ema-00001.safetensors, ema-00002.safetensors ...
+(parts.py, together.py); a reader gets a whole part, or the requested rows.
 
-A checkpoint is written under a temporary name, synced, and renamed; an old one is renamed away before it is deleted.
-So a folder named step-* is complete at every moment, whenever the process is killed. Nothing is ever unpickled.
+A checkpoint is written under a temporary name, synced, and renamed; an old one is renamed before it is deleted. So a
+folder named step-* is always complete, even after a kill. Nothing is unpickled.
 """
 
 import json
@@ -50,8 +50,8 @@ def write(
     documents: dict[str, Any],
     files: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write one checkpoint: {name: tensors} as safetensors, {name: JSON-able or text} as JSON, {file name: text} as it
-    is. Atomic: where the disk is full, or the process is interrupted, nothing of it is left.
+    """Write one checkpoint: {name: tensors} as safetensors, {name: JSON-able or text} as JSON, {file name: text}
+    unchanged. Atomic: nothing is left if the disk is full or the process is interrupted.
     """
     temporary = folder.with_name(f".writing-{folder.name}-{own_name()}")
     try:
@@ -63,7 +63,7 @@ def write(
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
         raise UsageError(
-            f"cannot save {folder}: {reason}; earlier checkpoints are as they were, the run can be resumed from them"
+            f"cannot save {folder}: {reason}; earlier checkpoints are unchanged: resume the run from them"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -71,7 +71,7 @@ def write(
 
 
 def rewrite(folder: Path, documents: Mapping[str, str]) -> None:
-    """Replace {name: text} of a checkpoint's JSON: a folder of the same files otherwise takes its place, whole."""
+    """Replace {name: text} of a checkpoint's JSON atomically: the other files stay the same."""
     temporary = folder.with_name(f".writing-{folder.name}-{own_name()}")
     manifest = listed(folder, ())
     try:
@@ -81,22 +81,22 @@ def rewrite(folder: Path, documents: Mapping[str, str]) -> None:
             manifest[f"{name}.json"] = _put(temporary / f"{name}.json", text)
         _put(temporary / MANIFEST, json.dumps(manifest, indent=2) + "\n")
         put_in_place(temporary, folder)
-    except OSError as error:  # of which shutil has one without a number
+    except OSError as error:  # shutil has one without errno
         reason = error.strerror or str(error).split("\n")[0][:200]
-        raise UsageError(f"cannot change {folder}: {reason}; it is as it was") from error
+        raise UsageError(f"cannot change {folder}: {reason}; it is unchanged") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _put(path: Path, text: str) -> str:
-    """Write a file in the place of a link, whose other name keeps what it had; its sha256."""
+    """Replace a hard link by a new file, without changing the other link; return the sha256."""
     path.unlink(missing_ok=True)
     path.write_text(text, encoding="utf-8")
     return sha256(path)
 
 
 def _link(source: str, target: str) -> None:
-    """The same file under a second name; a copy where the file system has no such links."""
+    """A hard link to a file; a copy if the file system has no hard links."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -110,7 +110,7 @@ def fill(
     files: Mapping[str, str],
     known: Mapping[str, str] | None = None,
 ) -> None:
-    """The files of a checkpoint, its manifest last; `known` are the sha256 of files that lie there already."""
+    """The files of a checkpoint, its manifest last; `known` are the sha256 of files already there."""
     for name, values in tensors.items():
         save_file({k: v.detach().cpu().contiguous() for k, v in values.items()}, temporary / f"{name}.safetensors")
     for name, document in documents.items():
@@ -124,7 +124,7 @@ def fill(
 
 
 def put_in_place(temporary: Path, folder: Path) -> None:
-    """Sync a complete folder and give it its name."""
+    """Sync a complete folder and rename it to its name."""
     for path in [*temporary.iterdir(), temporary]:
         atomic.sync(path)
     aside = _step_aside(folder) if folder.exists() else None  # the same step again: a resumed run, or a rewritten one
@@ -140,14 +140,14 @@ def put_in_place(temporary: Path, folder: Path) -> None:
 
 
 def own_name() -> str:
-    """Of this process, for folders that it is at work on."""
+    """This process's suffix for temporary folders."""
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:40] or "host"
     return f"{host}-{os.getpid()}"
 
 
 def _dead(leftover: Path) -> bool:
-    """Whether the process that was at work on a folder is gone. Only called by who holds the run's lock, so that a
-    process of another machine cannot be at work.
+    """Whether the process that wrote a folder is gone. Called only with the run's lock held, so that no process of
+    another machine is writing.
     """
     host, _, pid = leftover.name.rpartition("-")
     if not host.endswith(own_name().rpartition("-")[0]) or not pid.isdigit():
@@ -156,12 +156,12 @@ def _dead(leftover: Path) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Delete a checkpoint so that a kill on the way never leaves half of it under its name."""
+    """Delete a checkpoint; a kill never leaves half of it under its name."""
     shutil.rmtree(_step_aside(folder), ignore_errors=True)
 
 
 def _step_aside(folder: Path) -> Path:
-    """Rename a checkpoint to something that is swept up."""
+    """Rename a checkpoint to a temporary name, which is cleaned up later."""
     aside = folder.with_name(f".removing-{folder.name}-{own_name()}")
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
@@ -169,9 +169,9 @@ def _step_aside(folder: Path) -> Path:
 
 
 def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """{name: sha256} of a checkpoint's files, refused where one of `names` is not among them.
+    """{name: sha256} of a checkpoint's files; an error if one of `names` is missing.
 
-    Names are those of files in the folder itself: no paths, no hidden files.
+    Names must be of files in the folder itself: no paths, no hidden files.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -179,7 +179,7 @@ def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
     manifest = read_document(path)
     if not isinstance(manifest, dict) or not set(names) <= manifest.keys():
         if is_prepared(folder):
-            raise UsageError(f"{folder} is prepared data, not a checkpoint: a recipe can be trained on it")
+            raise UsageError(f"{folder} is prepared data, not a checkpoint: train a recipe on it")
         raise UsageError(f"{path} is damaged: it does not list the files of a checkpoint")
     for name, digest in manifest.items():
         if not _FILE.fullmatch(name) or name == MANIFEST or not isinstance(digest, str):
@@ -188,7 +188,7 @@ def listed(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def verify(folder: Path, names: Iterable[str] | None = None, share: tuple[int, int] = (0, 1)) -> None:
-    """Refuse a checkpoint with a missing, truncated or altered file, by name; no link may lead out of the folder.
+    """Refuse a checkpoint with a missing, truncated or altered file, by name, or with a link out of the folder.
 
     One of n processes that verify it together reads every n-th file: `share` is (its number, n).
     """
@@ -205,10 +205,10 @@ def verify(folder: Path, names: Iterable[str] | None = None, share: tuple[int, i
 
 
 def read_document(path: Path) -> Any:
-    """A JSON file, refused in a line where it is none."""
+    """Read a JSON file; an error if it is not JSON."""
     try:
         if path.stat().st_size > MOST_JSON:
-            raise UsageError(f"{path} is damaged: no such file of a checkpoint is larger than {MOST_JSON >> 20} MiB")
+            raise UsageError(f"{path} is damaged: it is larger than {MOST_JSON >> 20} MiB")
         return json.loads(path.read_text(encoding="utf-8"))
     except UsageError:
         raise
@@ -219,13 +219,13 @@ def read_document(path: Path) -> Any:
 
 
 def read_shapes(folder: Path, name: str) -> dict[str, tuple[int, ...]]:
-    """{name: shape} of a file of tensors, from its header alone."""
+    """{name: shape} of a file of tensors, from its header."""
     with Part(folder, name) as part:
         return part.shapes()
 
 
 def read_tensors(folder: Path, name: str, device: str | torch.device = "cpu") -> dict[str, torch.Tensor]:
-    """A part of a checkpoint, whole, however many files it lies in."""
+    """A whole part of a checkpoint, from one or several files."""
     with Part(folder, name) as part:
         return {key: part.read(key, device=device) for key in part.entries}
 
@@ -256,25 +256,25 @@ def latest(run: Path) -> Path | None:
 
 
 def set_best(run: Path, folder: Path, score: float, measured: dict[str, Any]) -> None:
-    """Remember a checkpoint as the run's best, by a score that was measured in this way."""
+    """Record a checkpoint as the run's best, with its score and the way it was measured."""
     _write_note(run / "best.json", {"checkpoint": folder.name, "score": score, "measured": measured})
 
 
 def best(run: Path) -> dict[str, Any] | None:
-    """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, where one is known."""
+    """{'checkpoint': name, 'score': number, 'measured': how} of the run's best, if known."""
     note = _read_note(run / "best.json")
     score = note.get("score") if note else None
     return note if is_number(score) else None
 
 
 def set_steady(run: Path, folder: Path, lowest: float, terms: list[str]) -> None:
-    """Remember a checkpoint as the last one from before the loss rose above its lowest."""
+    """Record a checkpoint as the last one before the loss rose above its lowest."""
     finite = lowest if math.isfinite(lowest) else None
     _write_note(run / "steady.json", {"checkpoint": folder.name, "lowest": finite, "terms": terms})
 
 
 def steady(run: Path) -> dict[str, Any] | None:
-    """{'checkpoint': name, 'lowest': loss, 'terms': its parts} of the last one from before the loss rose."""
+    """{'checkpoint': name, 'lowest': loss, 'terms': its parts} of the last one before the loss rose."""
     note = _read_note(run / "steady.json")
     if note is None or not isinstance(note.get("terms"), list):
         return None
@@ -287,7 +287,7 @@ def _write_note(path: Path, note: dict[str, Any]) -> None:
 
 
 def _read_note(path: Path) -> dict[str, Any] | None:
-    """A note on a checkpoint of the run. A damaged one is forgotten: it will be written anew."""
+    """A note on a checkpoint of the run. A damaged one is ignored: it will be rewritten."""
     if not path.is_file():
         return None
     try:
@@ -298,8 +298,8 @@ def _read_note(path: Path) -> dict[str, Any] | None:
 
 
 def prune(run: Path, keep: int, milestones: Iterable[int] = ()) -> None:
-    """Keep the last `keep`, the best, the steady one and the milestones; sweep up what dead processes left. For who
-    holds the run's lock.
+    """Keep the last `keep`, the best, the steady one and the milestones; remove leftovers of dead processes. Call it
+    only with the run's lock held.
     """
     noted = {note["checkpoint"] for note in (best(run), steady(run)) if note}
     named = set(milestones)
@@ -309,12 +309,12 @@ def prune(run: Path, keep: int, milestones: Iterable[int] = ()) -> None:
     for leftover in [*run.glob(".writing-step-*"), *run.glob(".removing-step-*")]:
         if _dead(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
-    for leftover in run.glob(".*.json.*.part"):  # notes, which only the holder of the lock writes
+    for leftover in run.glob(".*.json.*.part"):  # notes are written only with the lock held
         leftover.unlink(missing_ok=True)
 
 
 def find(path: str | Path) -> Path:
-    """A checkpoint folder from what a user names: the folder itself, or a run, of which the newest is taken."""
+    """A checkpoint folder from a user's path: the folder itself, or the newest one of a run."""
     folder = Path(path)
     if (folder / MANIFEST).is_file():
         return folder
@@ -323,6 +323,6 @@ def find(path: str | Path) -> Path:
     newest = latest(folder) if folder.is_dir() else None
     if newest is None:
         raise UsageError(
-            f"{folder} holds no checkpoint: expected a folder with {MANIFEST}, or a run with step-* folders"
+            f"{folder} is not a checkpoint: expected a folder with {MANIFEST}, or a run with step-* folders"
         )
     return newest

@@ -23,25 +23,25 @@ from dbtm.sampling import Sampler
 Shapes = dict[str, tuple[int, ...]]
 
 MOST_AXES = 16
-SPARE = 1 << 20  # elements that a network may make beside those that it saves
-_IMPOSSIBLE = (RuntimeError, ValueError, OverflowError, TypeError)  # sizes whose product no integer holds
+SPARE = 1 << 20  # elements that a network may create besides those it saves
+_IMPOSSIBLE = (RuntimeError, ValueError, OverflowError, TypeError)  # sizes with an overflowing product
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 PACKAGED = Path(str(files("dbtm"))) / "models"
 
 
 def find(path: str | Path) -> Path:
-    """A checkpoint folder, the newest of a run, or a model of the package by its name ('sudoku')."""
+    """A checkpoint folder, the newest one of a run, or a packaged model by name ('sudoku')."""
     packaged = {p.name: p for p in sorted(PACKAGED.glob("*")) if p.is_dir()}
     try:
         return checkpoint.find(path)
     except UsageError as error:
         if str(path) in packaged:
             return packaged[str(path)]
-        raise UsageError(f"{error} (models in the package: {', '.join(packaged)})") from None
+        raise UsageError(f"{error} (packaged models: {', '.join(packaged)})") from None
 
 
 def load(path: str | Path, device: str = "auto") -> Sampler:
-    """The averaged weights of a checkpoint, checked against their sha256, as a sampler."""
+    """A sampler with the averaged weights of a checkpoint, verified by their sha256."""
     folder = find(path)
     needed = {"config.json", *averaged.names(folder)}
     small = {name for name in checkpoint.listed(folder, needed) if not name.endswith(".safetensors")}
@@ -53,7 +53,7 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
     network = build_to_fit(method, folder)
     weights = averaged.read(folder)
     if weights["embedding"].dtype == torch.bfloat16 and fast_bf16(target):
-        network.to(torch.bfloat16)  # kept as they are stored: nothing to convert in every layer
+        network.to(torch.bfloat16)  # as stored: no conversion in every layer
     put(network, weights, folder)
     if target.type == "cuda":
         network.compute_dtype = torch.bfloat16
@@ -62,27 +62,27 @@ def load(path: str | Path, device: str = "auto") -> Sampler:
 
 
 def build_to_fit(method: Method, folder: Path) -> Backbone:
-    """The network that the averaged weights are for, itself without weights yet."""
+    """The network of the averaged weights, still without weights."""
     shapes = averaged.shapes(folder)
     _refuse_other_depth(method, shapes, folder)
     try:
         with Unfilled(2 * sum(math.prod(shape) for shape in shapes.values()) + SPARE):
             network = method.build()
     except (TooLarge, *_IMPOSSIBLE):
-        refuse_misfit(method, shapes, folder)  # which names what is too large
+        refuse_misfit(method, shapes, folder)  # names the sizes that are too large
         raise
     _refuse_other_shapes(network, shapes, folder)
     return network
 
 
 def refuse_misfit(method: Method, shapes: Shapes, where: Path) -> None:
-    """Refuse weights that are not those of the configured network, before anything of their size is made."""
+    """Refuse weights that do not fit the configured network, before allocating memory of their size."""
     _refuse_other_depth(method, shapes, where)
     try:
         with torch.device("meta"):
             network = method.build()
     except _IMPOSSIBLE:
-        raise UsageError(f"{where} does not fit its configuration, whose sizes no network has") from None
+        raise UsageError(f"{where} does not fit its configuration, whose sizes are impossible") from None
     _refuse_other_shapes(network, shapes, where)
 
 
@@ -104,7 +104,7 @@ def _refuse_other_shapes(network: Backbone, shapes: Shapes, where: Path) -> None
 
 
 def put_rows(network: torch.nn.Module, part: Part, rows_of: Callable[[Tensor], slice | None]) -> None:
-    """The same for a network that is cut over devices: each reads the rows that it holds, by `rows_of`."""
+    """The same for a network sharded over devices: each reads its own rows, given by `rows_of`."""
     own = network.state_dict()
     if part.shapes() != {name: tuple(value.shape) for name, value in own.items()}:
         raise UsageError(f"{part.where} does not fit its configuration")
@@ -117,7 +117,7 @@ def put_rows(network: torch.nn.Module, part: Part, rows_of: Callable[[Tensor], s
 
 
 def put(network: torch.nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
-    """Load weights into a network; what is not finite, of another kind of number, or no entry of a table is refused."""
+    """Load weights into a network; refuse values that are not finite, of another dtype, or outside a table."""
     own = network.state_dict()
     for name, value in weights.items():
         if name not in own or value.shape != own[name].shape:

@@ -1,4 +1,4 @@
-"""One trainer per run: a lock on the run's folder that does not outlive its process, however that ends."""
+"""One trainer per run: a lock on the run's folder, released when its process ends in any way."""
 
 import errno
 import json
@@ -17,8 +17,8 @@ from dbtm.core.errors import UsageError
 
 NAME = ".lock"
 HELD = ".lock-held"  # the fallback's file
-BEAT = 10.0  # seconds between two signs of life of a holder
-STALE = 6 * BEAT  # without one for so long, by the file system's own clock, a holder is dead
+BEAT = 10.0  # seconds between heartbeats of the holder
+STALE = 6 * BEAT  # a holder without a heartbeat for so long, by the file system's clock, is dead
 _NO_LOCKS = {getattr(errno, name, None) for name in ("ENOLCK", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EINVAL")}
 
 
@@ -27,11 +27,10 @@ class NoLocksError(OSError):
 
 
 class RunLock:
-    """Holds `RUN/.lock`, whose content says who holds it.
+    """Holds `RUN/.lock`, which names its holder.
 
-    The lock is the system's (flock; on NFS it is kept by the server), so that a killed process leaves none behind and
-    the file itself may stay. Where there are no such locks, `RUN/.lock-held` is created by one process alone and
-    touched by it as long as it lives; see `_Held`.
+    The lock is the system's (flock; on NFS the server keeps it), so a killed process releases it, and the file itself
+    may stay. Without such locks, one process creates `RUN/.lock-held` and touches it as long as it lives; see `_Held`.
     """
 
     def __init__(self, run: Path):
@@ -40,7 +39,7 @@ class RunLock:
         self.held: _Held | None = None
 
     def take(self, warn: bool = True) -> "RunLock":
-        """Take it, or refuse in a line that names who holds it; `warn` where the system has no locks."""
+        """Acquire it, or raise an error that names the holder; `warn` if the system has no locks."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock is held
@@ -53,8 +52,8 @@ class RunLock:
             file.close()
             if warn:
                 print(
-                    f"warning: {self.path.parent} cannot be locked by the system ({error}): {HELD} is used instead, "
-                    f"which other machines wait for {STALE:.0f} seconds after this run was killed",
+                    f"warning: {self.path.parent} cannot be locked by the system ({error}): {HELD} is used instead; "
+                    f"other machines must wait {STALE:.0f} seconds if this run is killed",
                     file=sys.stderr,
                 )
             self._take_file()
@@ -92,21 +91,21 @@ class RunLock:
             self.held = None
 
     def refuse_if_held(self) -> None:
-        """Refuse early, before any work is done, without leaving a trace where the run is new."""
+        """Refuse early, before any work starts; leaves no files in a new run."""
         if self.path.is_file():
             self.take(warn=False).release()
 
     def check(self) -> None:
-        """Refuse to go on where another process took the lock over, because this one stood still for too long."""
+        """Refuse to continue if another process took over the lock because this one was stalled for too long."""
         if self.held is not None and not self.held.is_mine():
             raise UsageError(
-                f"{self.path.parent} was taken over by another process while this one stood still: nothing more is "
-                "written to it"
+                f"{self.path.parent} was taken over by another process while this one was stalled: this one stops "
+                "writing to it"
             )
 
 
 def _lock(file: IO[str]) -> bool:
-    """Whether the system's lock could be taken; NoLocksError where it has none."""
+    """Whether the system's lock was acquired; NoLocksError if it has none."""
     try:
         import fcntl
     except ImportError:
@@ -123,11 +122,11 @@ def _lock(file: IO[str]) -> bool:
 
 
 def _lock_windows(file: IO[str]) -> bool:
-    """Windows locks a range of bytes, which no one else can read either: one far behind the holder's name."""
+    """Windows locks a range of bytes, which others cannot read: use one far behind the holder's name."""
     try:
         import msvcrt
     except ImportError:
-        raise NoLocksError("neither fcntl nor msvcrt is there") from None
+        raise NoLocksError("neither fcntl nor msvcrt is available") from None
     file.flush()
     os.lseek(file.fileno(), 1 << 20, os.SEEK_SET)
     try:
@@ -144,7 +143,7 @@ def _myself() -> dict[str, Any]:
 
 
 def _holder(file: IO[str]) -> str:
-    """Who holds the lock, in words."""
+    """The holder of the lock, in words."""
     try:
         file.seek(0)
         values = json.loads(file.read(4096))
@@ -154,12 +153,12 @@ def _holder(file: IO[str]) -> str:
 
 
 class _Held:
-    """A lock without the system's help: a file that only one process can create (O_EXCL, also over a network).
+    """A lock without system locks: a file that only one process can create (O_EXCL, also over a network).
 
-    Its holder touches it every few seconds. It is free when its holder ran on this machine and is gone, or when it has
-    not been touched for a while, measured by the clock of the file system, which all machines share. Of several who
-    find it free one renames it away; a holder that stood still for longer than that finds another's name in its file,
-    and writes nothing more (`RunLock.check`).
+    Its holder touches it every few seconds. It is free if its holder ran on this machine and is gone, or if it was not
+    touched for a while, by the file system's clock, which all machines share. Of several processes that find it free,
+    one renames it; a holder that was stalled for longer finds another's name in the file and stops writing
+    (`RunLock.check`).
     """
 
     def __init__(self, path: Path):
@@ -193,14 +192,14 @@ class _Held:
         return True
 
     def _read(self) -> str:
-        """What the holder wrote; nothing where the file is gone."""
+        """The holder's text; empty if the file is gone."""
         with suppress(OSError):
             return self.path.read_text(encoding="utf-8", errors="replace")
         return ""
 
     def _abandoned(self, found: str) -> bool:
-        """Whether the holder is dead, as far as can be known from here."""
-        with suppress(ValueError, KeyError, TypeError):  # damaged, or not written yet: its age tells
+        """Whether the holder is dead, as far as this machine can tell."""
+        with suppress(ValueError, KeyError, TypeError):  # damaged, or not written yet: decide by age
             note = json.loads(found)
             here = process.numbering()
             if here and note["among"] == here and not process.alive(int(note["pid"])):
@@ -211,7 +210,7 @@ class _Held:
             return True
 
     def _now(self) -> float:
-        """The time on the file system, whose server may have a clock of its own."""
+        """The time of the file system, whose server may have another clock."""
         probe = self.path.with_name(f"{HELD}-{uuid.uuid4().hex}")
         probe.touch()
         try:
@@ -220,7 +219,7 @@ class _Held:
             probe.unlink(missing_ok=True)
 
     def _set_aside(self, found: str) -> None:
-        """Remove the file that was found abandoned; one that another process has made since is put back."""
+        """Remove the abandoned file; one that another process has created since is put back."""
         aside = self.path.with_name(f"{HELD}-{uuid.uuid4().hex}")
         with suppress(OSError):
             os.rename(self.path, aside)  # of several processes one succeeds

@@ -1,4 +1,4 @@
-"""Configurations of earlier versions, brought to today's form before they are read."""
+"""Migration of configurations of earlier versions to the current format."""
 
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,17 @@ _REMOVED: dict[tuple[str, ...], Any] = {
     ("method", "distill", "fraction"): 1.0,
     ("sample", "penalty_by_nfe"): [],
 }
-"""Settings that no longer exist, and the only value that today's code stands for."""
+"""Removed settings, and the only value that the current code supports."""
 
 
 def read_config(folder: Path) -> RunConfig:
-    """The configuration of a checkpoint, whichever version wrote it."""
+    """The configuration of a checkpoint of any version."""
     return from_dict(migrated(read_document(folder / "config.json")))
 
 
 def migrated(values: Any) -> Any:
-    """Values as they are read today. What does not look like an earlier version is left as it is: reading it says what
-    is wrong with it.
+    """Values in the current format. Anything that does not look like an earlier version is unchanged: reading it
+    reports what is wrong.
     """
     if isinstance(values, dict) and isinstance(values.get("method", "dbtm"), str) and "model" in values:
         values = _methods_own_their_settings(values)
@@ -34,21 +34,21 @@ def migrated(values: Any) -> Any:
 
 
 def _without_removed(values: Any) -> Any:
-    """Values less the settings that no longer exist; one that was used cannot be loaded any more."""
+    """Values without the removed settings; a checkpoint that used one cannot be loaded."""
     for path, only in _REMOVED.items():
         section = _section(values, path[:-1])
         if section is None or path[-1] not in section:
             continue
         if section[path[-1]] != only:
             raise UsageError(
-                f"{'.'.join(path)}={section[path[-1]]!r} is no longer supported: this checkpoint needs dbtm 0.1"
+                f"{'.'.join(path)}={section[path[-1]]!r} is no longer supported: load this checkpoint with dbtm 0.1"
             )
         values = _less(values, path)
     return values
 
 
 def _section(values: Any, path: tuple[str, ...]) -> dict[str, Any] | None:
-    """The JSON object at a path, or None where there is none."""
+    """The JSON object at a path, or None if there is none."""
     for name in path:
         values = values.get(name) if isinstance(values, dict) else None
     return values if isinstance(values, dict) else None
@@ -63,9 +63,9 @@ def _less(values: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _methods_own_their_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """Version 0.1: one method's settings stood in every run, the quality head in the model, the task's sizes too."""
+    """Version 0.1: every run had DBTM's settings, and the model had the quality head and the task's sizes."""
     method = values.get("method", "dbtm")
-    theirs = _DBTM if method == "dbtm" else (*_DBTM, "sample")  # other methods sampled as DBTM does, and have lost that
+    theirs = _DBTM if method == "dbtm" else (*_DBTM, "sample")  # other methods had DBTM's sampler, which is gone
     out = {name: value for name, value in values.items() if name not in theirs}
     if not isinstance(values["model"], dict):
         return {**out, "method": {"name": method}}
@@ -84,7 +84,7 @@ def _methods_own_their_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _supervised(section: Any) -> Any:
-    """A section whose switch for the positions of a round's loss has become a choice."""
+    """A section in which the switch for the positions of a round's loss became a choice."""
     if not isinstance(section, dict) or not isinstance(section.get("count_committed_now"), bool):
         return section
     rest = {name: value for name, value in section.items() if name != "count_committed_now"}

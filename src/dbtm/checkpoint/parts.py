@@ -1,10 +1,10 @@
-"""A part of a checkpoint (model, ema, optim, a teacher): its tensors in one file, or in pieces of rows over several.
+"""A part of a checkpoint (model, ema, optim, a teacher): its tensors in one file, or split by rows over several.
 
     ema.safetensors                              whole
     ema-00001.safetensors, ema-00002.safetensors ...   pieces, one file per process that wrote them
 
 Files of pieces are those of PyTorch's distributed checkpoints in the safetensors format: tensors are named `part/name`,
-and the header says as JSON where in the whole tensor each piece begins. Nothing is unpickled.
+and the header has the offset of each piece in the whole tensor as JSON. Nothing is unpickled.
 """
 
 import json
@@ -27,14 +27,14 @@ MOST_FILES = 1 << 16
 
 @dataclass
 class Entry:
-    """A tensor: its whole shape, and (file, where it begins, its shape) of every piece."""
+    """A tensor: its whole shape, and (file, offset, shape) of each piece."""
 
     shape: tuple[int, ...]
     pieces: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
 
 
 def files_of(names: Iterable[str], part: str) -> list[str]:
-    """Which of a checkpoint's files hold a part."""
+    """The files of a part of a checkpoint."""
     pattern = re.compile(rf"{re.escape(part)}(-\d{{5}})?\.safetensors")
     return sorted(name for name in names if pattern.fullmatch(name))
 
@@ -45,7 +45,7 @@ def parts_of(names: Iterable[str]) -> list[str]:
 
 
 class Part:
-    """The tensors of a part, read from as many files as they lie in; a context that keeps them open."""
+    """The tensors of a part, from one or several files; a context that keeps them open."""
 
     def __init__(self, folder: Path, part: str):
         self.folder, self.part = folder, part
@@ -54,13 +54,13 @@ class Part:
         if not self.names:
             raise UsageError(f"{folder} has no {part}.safetensors")
         if len(self.names) > MOST_FILES or (len(self.names) > 1 and f"{part}.safetensors" in self.names):
-            raise UsageError(f"{folder} is damaged: {part} lies there twice")
+            raise UsageError(f"{folder} is damaged: it has {part} twice")
         self.entries: dict[str, Entry] = {}
         self.open = ExitStack()
 
     @property
     def where(self) -> Path:
-        """The file to name in a complaint: that of the part, or the first of its pieces."""
+        """The file to name in an error: the part's, or the first of its pieces."""
         return self.folder / self.names[0]
 
     def __enter__(self) -> "Part":
@@ -73,7 +73,7 @@ class Part:
         except (MemoryError, UsageError):
             self.open.close()
             raise
-        except Exception as error:  # SafetensorError, OSError, and what a strange header ends in
+        except Exception as error:  # SafetensorError, OSError, and errors of a malformed header
             self.open.close()
             raise UsageError(f"{self.where} is damaged: {line(error)}") from None
         return self
@@ -88,7 +88,7 @@ class Part:
             shape = tuple(file.get_slice(key).get_shape())
             begin = tuple(offsets[key]["saved_offsets"]) if begins else (0,) * len(shape)
             if len(begin) != len(shape) or not all(isinstance(x, int) and 0 <= x < 1 << 48 for x in begin):
-                raise UsageError(f"{self.folder / name} is damaged: {key[:80]!r} begins nowhere")
+                raise UsageError(f"{self.folder / name} is damaged: {key[:80]!r} has no valid offset")
             own = key.removeprefix(f"{self.part}/") if begins else key
             entry = self.entries.setdefault(own, Entry(shape))
             if len(entry.shape) != len(shape):
@@ -97,20 +97,20 @@ class Part:
             entry.pieces.append((name, begin, shape))
 
     def _check(self, key: str, entry: Entry) -> None:
-        """Pieces are whole rows that follow on each other."""
+        """Check that pieces are consecutive whole rows."""
         at = 0
         for name, begin, shape in sorted(entry.pieces, key=lambda piece: piece[1]):
             if len(entry.pieces) == 1 and begin == (0,) * len(begin):
                 return
             if not shape or begin[0] != at or any(begin[1:]) or shape[1:] != entry.shape[1:]:
-                raise UsageError(f"{self.folder / name} is damaged: a piece of {key[:80]!r} is missing or there twice")
+                raise UsageError(f"{self.folder / name} is damaged: a piece of {key[:80]!r} is missing or repeated")
             at += shape[0]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {key: entry.shape for key, entry in self.entries.items()}
 
     def read(self, key: str, rows: slice | None = None, device: str | torch.device = "cpu") -> Tensor:
-        """A tensor, or some of its rows; only these are read."""
+        """A tensor, or only some of its rows."""
         entry, found = self.entries[key], []
         prefix = "" if self.names[0] == f"{self.part}.safetensors" else f"{self.part}/"
         try:
@@ -131,5 +131,5 @@ class Part:
 
 
 def line(error: Exception) -> str:
-    """What a library says of a file, in one short line; it may quote the file."""
+    """A library's message about a file, as one short line; it may quote the file."""
     return repr((str(error).strip() or type(error).__name__).split("\n")[0][:200])[1:-1]

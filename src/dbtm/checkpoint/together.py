@@ -1,9 +1,9 @@
-"""A checkpoint that several processes write together while they go on: PyTorch's distributed checkpoint in safetensors
-files, within our folder and under our manifest.
+"""Asynchronous checkpoints by several processes: PyTorch's distributed checkpoint in safetensors files, in our folder
+with our manifest.
 
-Every process copies what it holds of the state to the CPU and hands it to a thread. The threads agree on who writes
-what (replicated tensors once), write one file per part each, sync and hash them; the first process adds the small files
-and the manifest and renames the folder. A process that dies on the way leaves a folder under a temporary name.
+Each process copies its share of the state to the CPU and hands it to a thread. The threads agree on who writes what
+(replicated tensors once), write one file per part each, sync and hash them; the first process adds the small files and
+the manifest and renames the folder. A process that dies meanwhile leaves a folder under a temporary name.
 """
 
 import logging
@@ -24,13 +24,13 @@ from dbtm.core.errors import UsageError
 
 
 class SharedFolder:
-    """Writes a run's checkpoints, one at a time. `group` is used by the writing threads alone: gloo."""
+    """Writes a run's checkpoints, one at a time. `group` is used only by the writing threads: gloo."""
 
     def __init__(self, group: dist.ProcessGroup):
         self.group, self.first = group, dist.get_rank() == 0
         name = [checkpoint.own_name()]
         dist.broadcast_object_list(name, group=group)
-        self.name: str = name[0]  # of the first process, which sweeps up after itself
+        self.name: str = name[0]  # of the first process, which cleans up after itself
         self.thread: threading.Thread | None = None
         self.failed: BaseException | None = None
 
@@ -41,7 +41,7 @@ class SharedFolder:
         documents: Mapping[str, Any],
         files: Mapping[str, str],
     ) -> None:
-        """Take a copy of all that is to be written, and return; on every process."""
+        """Copy all that is to be written, and return; called on every process."""
         self.wait()
         staged = {part: {key: _copied(value) for key, value in values.items()} for part, values in tensors.items()}
         self.thread = threading.Thread(
@@ -50,7 +50,7 @@ class SharedFolder:
         self.thread.start()
 
     def wait(self) -> None:
-        """Until the last checkpoint is there; what went wrong with it is raised here."""
+        """Wait for the last checkpoint; its errors are raised here."""
         if self.thread is not None:
             self.thread.join()
             self.thread = None
@@ -71,8 +71,7 @@ class SharedFolder:
         except Exception as error:
             reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[-1]
             self.failed = UsageError(
-                f"cannot save {folder}: {reason}; earlier checkpoints are as they were, the run can be resumed from "
-                "them"
+                f"cannot save {folder}: {reason}; earlier checkpoints are unchanged: resume the run from them"
             )
             if self.first:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -80,7 +79,7 @@ class SharedFolder:
     def _finish(
         self, folder: Path, temporary: Path, parts: list[str], documents: Mapping[str, Any], files: Mapping[str, str]
     ) -> None:
-        """Name, sync and hash what this process wrote; the first one puts the folder in its place."""
+        """Name, sync and hash this process's files; the first process renames the folder."""
         rank = dist.get_rank(self.group) + 1
         mine: dict[str, str] = {}
         for number, part in enumerate(parts, 1):
@@ -99,7 +98,7 @@ class SharedFolder:
 
 
 def _save(staged: dict[str, dict[str, Tensor]], temporary: Path, group: dist.ProcessGroup) -> None:
-    """PyTorch's part: one file per process and part."""
+    """Write one file per process and part with PyTorch."""
     import torch.distributed.checkpoint as dcp
 
     flat = {f"{part}/{key}": value for part, values in staged.items() for key, value in values.items()}
@@ -114,7 +113,7 @@ def _save(staged: dict[str, dict[str, Tensor]], temporary: Path, group: dist.Pro
 
 
 def _copied(value: Tensor) -> Tensor:
-    """A copy on the CPU, which training does not change."""
+    """A copy on the CPU, independent of training."""
     value = value.detach()
     return value.cpu() if value.device.type != "cpu" else value.clone()
 

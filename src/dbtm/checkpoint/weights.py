@@ -1,13 +1,13 @@
-"""The averaged weights of a checkpoint: one file as they were trained, or packed into 8 bits per number.
+"""The averaged weights of a checkpoint: as trained, or packed into 8 bits per weight.
 
     ema.safetensors                          as trained
-    ema-00001.safetensors ...                as trained, in pieces that several processes wrote (parts.py)
+    ema-00001.safetensors ...                as trained, in pieces by several processes (parts.py)
     ema-1.safetensors, ema-2.safetensors ...  packed, each file of at most 16 MiB
       NAME           int8 (rows, ...)   round(weight / scale of its row), in [-127, 127]
       scale/NAME     float32 (rows,)
 
-Only matrices are packed: norms, biases and tables of numbers stay as they are. A row's scale is the one of the least
-squared error, so that a single large weight does not spoil its row.
+Only matrices are packed: norms, biases and tables of numbers are unchanged. A row's scale minimises the squared error,
+so that a single large weight does not spoil its row.
 """
 
 import hashlib
@@ -24,28 +24,28 @@ from dbtm.core.errors import UsageError
 
 WHOLE = "ema.safetensors"
 MOST_BYTES = 16 << 20  # of a packed file
-HEADER = 1 << 17  # bytes of it that its table of contents may take
+HEADER = 1 << 17  # most bytes of its table of contents
 _PART = re.compile(r"ema-([1-9]\d{0,3})\.safetensors")
 _SCALE = "scale/"
-_CLIPS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # shares of a row's largest weight that 127 may stand for
+_CLIPS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # candidates for the value of 127, as shares of a row's largest weight
 
 
 def names(folder: Path) -> list[str]:
-    """The files of the averaged weights, as the manifest lists them."""
+    """The files of the averaged weights in the manifest."""
     listed = checkpoint.listed(folder, {"config.json"})
     if pieces := [name for name in files_of(listed, "ema") if name != WHOLE]:
         return pieces
     parts = sorted((name for name in listed if _PART.fullmatch(name)), key=lambda name: (len(name), name))
     if WHOLE in listed or not parts:
-        checkpoint.listed(folder, {WHOLE})  # which refuses a folder without weights
+        checkpoint.listed(folder, {WHOLE})  # refuses a folder without weights
         return [WHOLE]
     if parts != [f"ema-{i}.safetensors" for i in range(1, len(parts) + 1)]:
-        raise UsageError(f"{folder} is damaged: of its packed weights {', '.join(parts)[:200]} are there alone")
+        raise UsageError(f"{folder} is damaged: of its packed weights only {', '.join(parts)[:200]} are present")
     return parts
 
 
 def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """{name: shape} of the weights, from the files' headers alone."""
+    """{name: shape} of the weights, from the files' headers."""
     found: dict[str, tuple[int, ...]] = {}
     for name in _files(folder):
         found |= checkpoint.read_shapes(folder, name.removesuffix(".safetensors"))
@@ -53,7 +53,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read(folder: Path) -> dict[str, Tensor]:
-    """The weights; what was packed comes back in bfloat16, which is finer than 8 bits are."""
+    """The weights; packed ones are returned in bfloat16, which is more precise than 8 bits."""
     stored: dict[str, Tensor] = {}
     for name in _files(folder):
         part = checkpoint.read_tensors(folder, name.removesuffix(".safetensors"))
@@ -73,12 +73,12 @@ def in_pieces(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[str]:
-    """The files to be read one by one; pieces stand for the whole file."""
+    """The files to read one by one; pieces replace the whole file."""
     return [WHOLE] if in_pieces(folder) else names(folder)
 
 
 def digest(folder: Path) -> str:
-    """sha256 of the weights: that of their file, or of their files' one after the other."""
+    """sha256 of the weights: of their file, or of the concatenated sha256 of their files."""
     listed = checkpoint.listed(folder, {"config.json"})
     digests = [listed[name] for name in names(folder)]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -88,7 +88,7 @@ def digest(folder: Path) -> str:
 
 
 def pack(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Every matrix as int8 with a scale per row; the rest as it is."""
+    """Every matrix as int8 with a scale per row; the rest unchanged."""
     packed: dict[str, Tensor] = {}
     for name, weight in weights.items():
         if weight.is_floating_point() and weight.dim() >= 2:
@@ -99,7 +99,7 @@ def pack(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def split(packed: dict[str, Tensor], most: int = MOST_BYTES) -> dict[str, dict[str, Tensor]]:
-    """{name: tensors} of files of at most `most` bytes, where no single tensor is larger."""
+    """{name: tensors} of files of at most `most` bytes, unless a single tensor is larger."""
     parts = _within(packed, most - HEADER)
     return {f"ema-{i}": part for i, part in enumerate(parts, start=1)}
 
@@ -117,7 +117,7 @@ def _within(tensors: dict[str, Tensor], most: int) -> Iterator[dict[str, Tensor]
 
 
 def _packed(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 and the scales of the rows, each the one of the least squared error among some."""
+    """int8 and the scales of the rows, each with the lowest squared error among candidates."""
     rows = weight.flatten(1)
     largest = rows.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny * 127)
     best, scale = torch.full_like(largest, torch.inf), largest / 127
