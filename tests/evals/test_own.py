@@ -83,7 +83,7 @@ def test_anything_else_is_refused(tmp_path, body):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("mine.py", r"named as file\.py:function"),
+        ("mine.py", r"given as file\.py:function"),
         ("nowhere.py:good", "does not exist"),
         ("{}/mine.py:bad", "has no function 'bad'"),
         ("{}/broken.py:good", "cannot be imported: ZeroDivisionError"),

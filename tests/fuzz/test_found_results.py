@@ -35,7 +35,7 @@ def test_a_damaged_row_is_refused_in_a_line(tmp_path, change):
 @pytest.mark.parametrize("name", ["x", "٣", "9" * 20, "all ", "-1"])
 def test_rows_are_named_by_their_budget(tmp_path, name):
     (tmp_path / f"{name}.json").write_text(json.dumps(ROW))
-    with pytest.raises(UsageError, match="no row of a comparison"):
+    with pytest.raises(UsageError, match="not a row of a comparison"):
         read_row(tmp_path / f"{name}.json")
 
 

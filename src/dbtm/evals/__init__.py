@@ -1,1 +1,1 @@
-"""How good a trained model is, as numbers with intervals and with what is needed to get them again."""
+"""Metrics of trained models, with intervals and all that is needed to reproduce them."""

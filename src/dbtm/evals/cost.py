@@ -1,4 +1,4 @@
-"""What a network costs, counted from its sizes alone, so that methods, looped depth and plain depth compare fairly.
+"""FLOPs and parameters of a network, counted from its sizes, to compare methods, looped depth and plain depth fairly.
 
 Counted are the matrix products, 2 m n k for (m, n) times (n, k); norms, softmax, activations and short convolutions are
 left out, and so is adaLN of a constant (it is folded into the matrices). The FLOPs of one sample are about its network
@@ -39,7 +39,7 @@ def map_flops(
     """One pass over one whole sequence. With L positions, V tokens, width D and feed-forward factor f:
 
         embedding   2 L V D for a state on the simplex, nothing for tokens, which are looked up (`reads_tokens`);
-                    2 L V D more for the round before where the network is self-conditioned
+        2 L V D more for the previous round if the network is self-conditioned
         one block   4 f L D^2 (feed-forward), and either
                     8 L D^2 (q, k, v, output) + 4 L^2 D (scores, mixing), attention, or
                     10 L D^2 (q, k, v, gate, output) + 4 L D H (rates) + the scans of H heads, the delta rule
@@ -47,9 +47,9 @@ def map_flops(
         times       2 n (256 C + C^2) for each, and adaLN's 12 n C D per block and 4 n C D at the end, for a condition
                     of width C and n = L times per token, or n = 1 per sequence
 
-    The blocks count once for every time they are applied: depth x loops. Causal attention scores each position
-    against itself and those before: 2 L (L + 1) D in place of 4 L^2 D. What a mask throws away is not counted, though
-    a kernel may compute it. So a pass over the sequence costs what generating it token by token with a cache does.
+    The blocks count once per application: depth x loops. Causal attention scores each position against itself and
+    those before: 2 L (L + 1) D instead of 4 L^2 D. Masked products are not counted, though a kernel may compute them.
+    So a pass over the sequence costs as much as generating it token by token with a cache.
     """
     L, V, D = shape.length, shape.vocab, config.width
     scores = 2 * L * (L + 1) * D if causal else 4 * L**2 * D
@@ -88,8 +88,8 @@ def quality_flops(head: QualityHead, trunk_width: int, length: int) -> int:
 
 
 def cost(sampler: Sampler, loops: int = 0) -> dict[str, Any]:
-    """Sizes, parameters, and FLOPs of one network evaluation of one sequence, with the network's own or another number
-    of `loops` of its blocks.
+    """Sizes, parameters, and FLOPs of one network evaluation of one sequence, with the network's own number of loops of
+    its blocks or with `loops`.
 
     A causal network generates with a cache, one token per evaluation: its `flops_per_evaluation` are those per
     generated token, `flops_per_sequence` / L on average; a prompt, read at once, costs its share of the sequence.
@@ -103,14 +103,14 @@ def cost(sampler: Sampler, loops: int = 0) -> dict[str, Any]:
 
 
 def flops_of(sampler: Sampler, options: Mapping[str, Any]) -> float:
-    """FLOPs of one network evaluation with these options of the sampler."""
+    """FLOPs of one network evaluation with these sampler options."""
     return cost(sampler, options.get("loops", 0))["flops_per_evaluation"]
 
 
 def _flops(network: Backbone, config: ModelConfig) -> dict[str, float]:
     shape = network.shape
     causal = any(getattr(module, "causal", False) for module in network.modules())
-    reads_tokens = len(network.embedding) > shape.vocab  # ids of its own (a mask, a start) have no place on the simplex
+    reads_tokens = len(network.embedding) > shape.vocab  # extra ids (a mask, a start) are not on the simplex
     whole = map_flops(config, shape, causal, reads_tokens, network.trunk.times, network.per_token)
     if causal:
         return {"flops_per_sequence": whole, "flops_per_evaluation": whole / shape.length}
@@ -122,7 +122,7 @@ def _flops(network: Backbone, config: ModelConfig) -> dict[str, float]:
 
 
 def cost_of_run(config: RunConfig) -> dict[str, Any]:
-    """The same for a run that need not exist: its network is built without memory, and without drawing weights."""
+    """The same for a configuration: its network is built without memory or weights."""
     method = method_of(config)
     with torch.device("meta"), Unfilled(sys.maxsize):
         return cost(method.sampler(method.build()))

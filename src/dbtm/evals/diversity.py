@@ -1,10 +1,10 @@
-"""Repetition within samples and among them: a model that repeats itself can reach any perplexity."""
+"""Repetition within and among samples: a model that repeats itself can reach any perplexity."""
 
 import numpy as np
 
 
 def entropies(tokens_BL: np.ndarray) -> np.ndarray:
-    """Entropy of every sample's own token frequencies, in nats, (B,): from 0 for one token L times to log L."""
+    """Entropy of each sample's token frequencies, in nats, (B,): from 0 for one token L times to log L."""
     rows, length = tokens_BL.shape
     ordered_BL = np.sort(tokens_BL, axis=1)
     first_BL = np.ones((rows, length), dtype=bool)
@@ -15,7 +15,7 @@ def entropies(tokens_BL: np.ndarray) -> np.ndarray:
 
 
 def distinct(tokens_BL: np.ndarray, n: int) -> np.ndarray:
-    """Different n-grams of every sample over all its n-grams, (B,); NaN where a sample is shorter than n."""
+    """Different n-grams of each sample over all its n-grams, (B,); NaN for samples shorter than n."""
     length = tokens_BL.shape[1]
     if length < n:
         return np.full(len(tokens_BL), np.nan)
@@ -24,7 +24,7 @@ def distinct(tokens_BL: np.ndarray, n: int) -> np.ndarray:
 
 
 def longest_repeats(tokens_BL: np.ndarray) -> np.ndarray:
-    """Length of the longest run of tokens that every sample has twice, overlaps allowed, (B,): `abcabca` has 4."""
+    """Length of the longest run of tokens that occurs twice in each sample, overlaps allowed, (B,): `abcabca` has 4."""
     longest_B = np.zeros(len(tokens_BL), dtype=np.int64)
     for shift in range(1, tokens_BL.shape[1]):
         same = tokens_BL[:, shift:] == tokens_BL[:, :-shift]
@@ -35,5 +35,5 @@ def longest_repeats(tokens_BL: np.ndarray) -> np.ndarray:
 
 
 def unique_share(tokens_BL: np.ndarray) -> float:
-    """Different samples over all samples: what no statistic within a sample can see."""
+    """Different samples over all samples."""
     return len(np.unique(tokens_BL, axis=0)) / len(tokens_BL)

@@ -1,4 +1,4 @@
-"""Drawing sets of text samples, with everything written down that is needed to draw them again."""
+"""Draws sets of text samples, and records all that is needed to draw them again."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from dbtm.sampling import Sampler
 
 
 def resolve(sampler: Sampler, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a draw depends on, with the checkpoint's own values for what was not asked for."""
+    """All settings of a draw, with the checkpoint's values for those not given."""
     return sampler.with_options(**options).shown()
 
 
@@ -23,7 +23,7 @@ def draw_samples(
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> SampleSet:
-    """n samples by resolved settings; a sample depends on the seed and its number, not on n."""
+    """n samples with resolved settings; a sample depends on the seed and its number, not on n."""
     task = text_task(sampler.task)
     start = time.perf_counter()
     trace = sampler.sample(n, seed=seed, progress=progress, cancelled=cancelled, **settings)
@@ -33,7 +33,7 @@ def draw_samples(
 
 
 def fitting_batch(sampler: Sampler) -> int:
-    """Samples side by side whose (B, L, V) noise or logits take 4 GiB on a GPU, or 256 MiB elsewhere."""
+    """Samples per batch whose (B, L, V) noise or logits take 4 GiB on a GPU, or 256 MiB elsewhere."""
     shape = sampler.network.shape
     room = 1 << (32 if sampler.device.type == "cuda" else 28)
     return max(1, room // (4 * shape.length * shape.vocab))

@@ -1,4 +1,4 @@
-"""Numbers measured on samples, each with its 95 % interval."""
+"""Sample estimates with 95 % intervals."""
 
 import math
 from collections.abc import Callable
@@ -11,18 +11,18 @@ _Z = NormalDist().inv_cdf(0.975)
 
 
 class Estimate(NamedTuple):
-    """A number and its 95 % interval; NaN where it cannot be had."""
+    """A number and its 95 % interval; NaN if unavailable."""
 
     value: float
     low: float = math.nan
     high: float = math.nan
 
     def through(self, rising: Callable[[float], float]) -> "Estimate":
-        """The estimate of a rising function of the number."""
+        """The estimate of an increasing function of the number."""
         return Estimate(*map(rising, self))
 
     def document(self, name: str) -> dict[str, Any]:
-        """NAME, NAME_low and NAME_high as they stand in a JSON: NaN becomes null."""
+        """NAME, NAME_low and NAME_high for JSON: NaN becomes null."""
         value, low, high = (x if math.isfinite(x) else None for x in self)
         return {name: value, f"{name}_low": low, f"{name}_high": high}
 

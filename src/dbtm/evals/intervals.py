@@ -1,4 +1,4 @@
-"""How far a share of successes can be trusted, and a mean over runs."""
+"""Confidence intervals of a proportion, and of a mean over runs."""
 
 import math
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from statistics import fmean
 def wilson(successes: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval for a proportion: the p with |successes / total - p| <= z sqrt(p (1 - p) / total).
 
-    Unlike the usual p +- z sqrt(p (1 - p) / n), it keeps its coverage where nearly all or nearly none succeed, which is
-    where solve rates live: 2000 of 2000 gives 99.8 to 100 %, not a certainty. At the ends it touches 0 or 1 exactly.
+    Unlike the usual p +- z sqrt(p (1 - p) / n), it keeps its coverage if nearly all or nearly none succeed, as for
+    many solve rates: 2000 of 2000 gives 99.8 to 100 %. At the ends it reaches 0 or 1 exactly.
     """
     if not 0 <= successes <= total or total < 1:
         raise ValueError(f"{successes} of {total} is not a share")
@@ -22,8 +22,8 @@ def wilson(successes: int, total: int, confidence: float = 0.95) -> tuple[float,
 def over_seeds(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Student's interval of the mean over runs of different seeds; NaN for a single run.
 
-    It holds all that differs between runs, the draw of samples included. With three runs it is 2.5 standard deviations
-    of a run wide on each side.
+    It includes all differences between runs, also those of sampling. With three runs its half-width is 2.5 standard
+    deviations of a run.
     """
     if len(values) < 2:
         return math.nan, math.nan
@@ -37,7 +37,7 @@ def over_seeds(values: Sequence[float], confidence: float = 0.95) -> tuple[float
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """p of Welch's test that two sets of runs have the same mean; None where one has a single run, or none vary."""
+    """p of Welch's test that two sets of runs have the same mean; None if one has a single run, or none vary."""
     if len(one) < 2 or len(other) < 2 or len({*one}) == len({*other}) == 1:
         return None
     from scipy.stats import ttest_ind

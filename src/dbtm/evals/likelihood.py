@@ -67,9 +67,7 @@ def check_method(method: Any) -> None:
 
 
 def _refusal(method: Any) -> UsageError:
-    return UsageError(
-        f"the method '{method.name}' has neither a likelihood nor a bound on it: there is nothing to measure"
-    )
+    return UsageError(f"the method '{method.name}' has no likelihood or bound on it: there is nothing to measure")
 
 
 def likelihoods(
@@ -80,8 +78,8 @@ def likelihoods(
     cancelled: Callable[[], bool] | None = None,
     measure: str = "nll",
 ) -> Likelihood:
-    """The method's `nll`, or another `measure` of it, for each example, in batches of the sampler's size. The randomness
-    of a bound depends only on (seed, number of the example).
+    """The method's `nll`, or another `measure` of it, for each example, in batches of the sampler's size. The
+    randomness of a bound depends only on (seed, number of the example).
     """
     if not len(examples.tokens):
         raise UsageError("there are no examples to measure")

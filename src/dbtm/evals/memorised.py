@@ -1,7 +1,7 @@
-"""How much of a sample stands in the training text word for word: its longest run of tokens that does.
+"""Verbatim overlap of samples with the training text: the longest run of tokens that occurs there.
 
-A run of n tokens is in the corpus only where its first n - 1 are, so that the longest is found by bisection. Runs are
-compared by 64-bit hashes: with 10^8 runs of training text, one of 10^6 asked for is mistaken with probability 10^-5.
+A run of n tokens is in the corpus only if its first n - 1 are, so bisection finds the longest. Runs are compared by
+64-bit hashes: with 10^8 runs of training text and 10^6 queries, an error has probability 10^-5.
 """
 
 from typing import Protocol
@@ -13,7 +13,7 @@ _ROWS = 1 << 16  # of training text that are hashed at a time
 
 
 class Corpus(Protocol):
-    """(N, L) tokens, of which some rows can be had."""
+    """(N, L) tokens, indexed by rows."""
 
     def __len__(self) -> int: ...
 
@@ -21,7 +21,7 @@ class Corpus(Protocol):
 
 
 def longest_matches(tokens_BL: np.ndarray, corpus: Corpus) -> np.ndarray:
-    """(B,) the length of the longest run of each sample that a row of the corpus has too."""
+    """(B,) the length of each sample's longest run that occurs in a row of the corpus."""
     low_B, high_B = np.zeros(len(tokens_BL), dtype=np.int64), np.full(len(tokens_BL), tokens_BL.shape[1])
     while (low_B < high_B).any():
         middle_B = (low_B + high_B + 1) // 2

@@ -1,4 +1,4 @@
-"""What a number was measured on, and with which code: a part of every JSON that holds numbers."""
+"""Machine and code of a measurement: part of every JSON with numbers."""
 
 import datetime
 import os
@@ -15,12 +15,12 @@ def made(device: torch.device) -> dict[str, str | None]:
 
 
 def machine(device: torch.device) -> dict[str, str | None]:
-    """The machine and the code: the same for all that is made there."""
+    """The machine and the code, without the time."""
     return {"hardware": hardware(device), "torch": torch.__version__, "commit": commit()}
 
 
 def hardware(device: torch.device) -> str:
-    """The processor that did the work, in words."""
+    """The name of the processor."""
     if device.type == "cuda":
         return f"cuda: {torch.cuda.get_device_name(device)}"
     return f"cpu: {_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
@@ -36,7 +36,7 @@ def _processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the code that runs, with `-dirty` where it has changes; None outside its own repository."""
+    """The commit of the running code, with `-dirty` if it has changes; None outside its own repository."""
     package = Path(__file__).parents[1] / "__init__.py"
 
     def git(*words: str) -> str:
@@ -45,7 +45,7 @@ def commit() -> str | None:
         ).stdout.strip()
 
     try:
-        # An installed copy may lie in some other project's repository, whose commit would mean nothing here.
+        # An installed copy may lie in another project's repository, whose commit means nothing here.
         git("ls-files", "--error-unmatch", package.name)
         return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*")
     except (OSError, subprocess.SubprocessError):

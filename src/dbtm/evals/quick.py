@@ -1,4 +1,4 @@
-"""Quick measures of success during training, by task; the key 'score', where present, picks the best checkpoint."""
+"""Quick evaluations during training, by task; the key 'score', if present, selects the best checkpoint."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,19 +22,19 @@ from dbtm.tasks.base import Task
 from dbtm.theory.flow import transport_map
 
 MOST_LOGITS = 1 << 28  # of one batch, 1 GiB in float32
-SAMPLES = 20_000  # per budget, of a task with a known law
+SAMPLES = 20_000  # per budget, for tasks with a known distribution
 
 
 @dataclass(frozen=True)
 class Budget:
-    """One way to sample: by so many network evaluations, or as many as the method needs."""
+    """A budget to sample at: a number of network evaluations, or as many as the method needs."""
 
     label: str
     options: dict[str, Any]
 
 
 def budgets(sampler: Sampler, wanted: Sequence[int]) -> Iterator[Budget]:
-    """Those that were asked for; a method without a choice has one."""
+    """The requested budgets; a method without a budget has one."""
     if not sampler.has_budget:
         yield Budget("all", {})
         return
@@ -43,21 +43,19 @@ def budgets(sampler: Sampler, wanted: Sequence[int]) -> Iterator[Budget]:
 
 
 def evaluate(sampler: Sampler, seed: int) -> dict[str, float]:
-    """The measures of the sampler's task."""
+    """The metrics of the sampler's task."""
     assert sampler.task is not None
     return TASKS.get(sampler.task.name, measures)(sampler, sampler.task, seed)
 
 
 def on_the_way(sampler: Sampler, seed: int) -> dict[str, float]:
-    """What a run measures as it goes: the method's own loss on held-out examples, where the task has some, and the
-    measures of the task.
-    """
+    """The metrics during a run: the method's loss on held-out examples, if there are some, and the task's metrics."""
     loss = validation_loss(sampler, seed)
     return ({} if loss is None else {"validation": loss}) | evaluate(sampler, seed)
 
 
 def measures(sampler: Sampler, task: Task, seed: int) -> dict[str, float]:
-    """What a user's task measures (`Task.measure`), at 1 and 4 evaluations; the score is that of the last."""
+    """The metrics of a user's task (`Task.measure`) at 1 and 4 evaluations; the score is that of the last."""
     truth = task.held_out_examples(256)
     given = {"n": 256} if truth is None else {"tokens": truth.tokens, "clean": _prompt(truth)}
     out: dict[str, float] = {}
@@ -73,9 +71,7 @@ def _prompt(truth: Any) -> np.ndarray:
 
 
 def categorical(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """One step against the truth: total variation of the samples' frequencies and, for the map, agreement with the
-    exact one.
-    """
+    """One-step samples: total variation of frequencies from the truth, and for the map agreement with the exact one."""
     budget = next(budgets(sampler, (1,)))
     distance = task.distance(sampler.sample(SAMPLES, seed=seed, **budget.options).tokens)
     if sampler.method.name != "dbtm":
@@ -89,13 +85,13 @@ def categorical(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 @lru_cache(maxsize=4)
 def _exact_map(p: tuple[float, ...], sigma: float) -> tuple[torch.Tensor, np.ndarray]:
-    """Prior draws x0 (N, V), and the vertex where the exact autonomous flow takes each of them, whatever a."""
+    """Prior draws x0 (N, V), and the vertex to which the exact autonomous flow takes each, for any a."""
     x0 = sigma * rng.normal(rng.fold(1, torch.arange(4_000)), len(p))
     return x0, transport_map(x0.numpy(), p, sigma)
 
 
 def own(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """Different rows and entropy of 256 samples at 1 and 4 evaluations, beside those of held-out rows."""
+    """Different rows and entropy of 256 samples at 1 and 4 evaluations, and of held-out rows."""
     truth, sampler = task.held_out_examples(256), _in_batches(sampler)
     prompted = truth is not None and task.prompt
     given = {"tokens": truth.tokens, "clean": _prompt(truth)} if prompted else {"n": 256}
@@ -107,7 +103,7 @@ def own(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 
 def markov(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """Total variation of neighbours at 1, 2 and 4 evaluations, beside what independent positions can reach at best."""
+    """Total variation of neighbours at 1, 2 and 4 evaluations, and the lowest for independent positions."""
     out = {
         f"pair_tv_{budget.label}": task.pair_distance(sampler.sample(SAMPLES, seed=seed, **budget.options).tokens)
         for budget in budgets(sampler, (1, 2, 4))
@@ -116,7 +112,7 @@ def markov(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 
 def sudoku(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """Exact-solve share on held-out puzzles at 1, 4 and 16 evaluations, and by other counts of clues where asked for
+    """Exact-solve rate on held-out puzzles at 1, 4 and 16 evaluations, and for other numbers of clues if configured
     (fig:sudoku-solve-acc).
     """
     out = _solved(sampler, task, task.held_out, seed)
@@ -144,10 +140,10 @@ def reasoning(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 
 def text(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
-    """Variety of samples at a few budgets: entropy, its distance to held-out text's, distinct-n; with a judge also
-    their perplexity (fig:onpolicy-gate-lm1b).
+    """Diversity of samples at a few budgets: entropy, its difference from held-out text, distinct-n; with a judge also
+    perplexity (fig:onpolicy-gate-lm1b).
 
-    Without a judge nothing says that the text is good; these numbers show at once when one-step samples collapse.
+    Without a judge the numbers do not show quality, but they show when one-step samples collapse.
     """
     judge = judge_of(task, sampler.device)
     reference = dict(_reference(task, judge)) if len(task.held_out) else {}
@@ -163,8 +159,8 @@ def text(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 
 def judge_of(task: Any, device: torch.device) -> Judge | None:
-    """The judge that a task names, loaded once; None where it names none. Asked for before training begins, too: what
-    is wrong with it must not be found out at the first evaluation.
+    """The task's judge, loaded once; None without one. It is also loaded before training begins, so that errors do not
+    wait for the first evaluation.
     """
     return _load(task.judge, str(device.type)) if getattr(task, "judge", "") else None
 
@@ -176,13 +172,13 @@ def _load(name: str, device: str) -> Judge:
 
 @lru_cache(maxsize=1)
 def _reference(task: Any, judge: Judge | None) -> tuple[tuple[str, float], ...]:
-    """The same numbers for held-out text, which do not change on the way."""
+    """The same numbers for held-out text, which are constant during training."""
     tokens_BL = task.validation(task.evaluate_n)
     return tuple((_variety(tokens_BL) | _judged(task, judge, tokens_BL)).items())
 
 
 def _judged(task: Any, judge: Judge | None, tokens_BL: np.ndarray) -> dict[str, float]:
-    """The perplexity of samples; nothing without a judge, or where no token of them counts."""
+    """The perplexity of samples; empty without a judge, or if no token counts."""
     if judge is None:
         return {}
     scores = judge.score(task.decode(tokens_BL))
@@ -211,7 +207,7 @@ def gsm8k(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 
 def _in_batches(sampler: Sampler) -> Sampler:
-    """A sampler of batches whose logits fit."""
+    """The sampler with batches whose logits fit into memory."""
     shape = sampler.network.shape
     return sampler.in_batches(max(1, MOST_LOGITS // (shape.length * shape.vocab)))
 

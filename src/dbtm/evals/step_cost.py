@@ -1,6 +1,6 @@
-"""FLOPs of DBTM's training step from the sizes of a run alone: `dbtm bench` and plans need neither data nor a pass.
+"""FLOPs of DBTM's training step from the sizes of a run: `dbtm bench` and plans need neither data nor a pass.
 
-`training_cost` counts the passes of any method instead, by making them once; for that it needs the run's data.
+`training_cost` instead counts the passes of any method by running them once, which needs the run's data.
 """
 
 from dataclasses import replace
@@ -16,15 +16,15 @@ from dbtm.methods.dbtm.training import SHARED_PASS_LIMIT
 def settings(config: RunConfig) -> Config:
     """The settings of DBTM, the only method whose step is measured against plain cross-entropy."""
     if not isinstance(config.method, Config):
-        raise UsageError(f"the recipe '{config.recipe}' is one of '{config.method_name}': take one of dbtm")
+        raise UsageError(f"the recipe '{config.recipe}' uses the method '{config.method_name}': choose one of dbtm")
     return config.method
 
 
 def step_flops(config: RunConfig, batch: int) -> float:
     """FLOPs of the matrix products of a step, in units that `map_flops` counts: forward 1, tangent 1, backward 2.
 
-    Head and embedding stand apart: the head visits the share `head_rows` of the positions and makes one product more
-    for a tangent; x0 W is made once and its gradient once.
+    Head and embedding are separate: the head computes the share `head_rows` of the positions, with one more product for
+    a tangent; x0 W is computed once, and its gradient once.
     """
     L, V, D = config.task.length, config.task.vocab, config.model.width
     method = settings(config)
@@ -62,11 +62,11 @@ def posterior_share(config: RunConfig) -> float:
 
 
 def head_rows(config: RunConfig) -> tuple[float, float, float, float]:
-    """Positions the head visits, over B L, on average: at I_t, at the data, at the prior's mean, and in all rounds of
-    the rollouts.
+    """Positions that the head computes, over B L, on average: at I_t, at the data, at the prior's mean, and in all
+    rounds of the rollouts.
 
-    A small vocabulary visits all, and so does a recorded step. Else those with a loss: half of them where the context
-    is partial; and round r of k, with a map that is sure of nothing, those that the floor has not committed yet.
+    All for a small vocabulary, and in a recorded step. Else those with a loss: half of them if the context is partial;
+    in round r of k, for a map that is never confident, those that the floor has not committed yet.
     """
     method = settings(config)
     at_state, at_data, at_mean = method.loss.interpolant_fraction, boundary_share(config), posterior_share(config)
@@ -77,7 +77,7 @@ def head_rows(config: RunConfig) -> tuple[float, float, float, float]:
 
 
 def planned_flops(config: RunConfig) -> float:
-    """FLOPs of a whole run: rollouts and self-distillation count from the step on at which they start."""
+    """FLOPs of a whole run: rollouts and self-distillation count from their first step on."""
     method, steps, batch = settings(config), config.train.steps, config.train.batch
     starts = {0, steps, *(part.start for part in (method.ril, method.distill) if part.weight)}
     total = 0.0

@@ -1,13 +1,12 @@
-"""What training costs: FLOPs per optimizer step, counted from the network passes that a method's objective makes.
+"""Training cost: FLOPs per optimizer step, counted from the network passes of a method's objective.
 
-A pass over one sequence costs F = `map_flops` forward, and 2 F more where it is backpropagated. A tangent beside the
-value costs what the value does, with the attention scores counted twice (the product rule), and as much again
-backwards, twice, where it has a gradient of its own. Passes without a gradient (a teacher, a target) count as they are;
-so does a quality head. Every pass is charged a head over the whole sequence, also where a method reads less of it. The
-optimizer, the EMA and drawing noise are left out, as norms and activations are.
+A pass over one sequence costs F = `map_flops` forward, and 2 F more backward. A tangent costs as much as the value,
+with the attention scores counted twice (the product rule), and twice that again backward if it has a gradient. Passes
+without a gradient (a teacher, a target) and a quality head are counted too. Every pass counts a head over the whole
+sequence, even if a method reads only a part. The optimizer, the EMA, noise, norms and activations are not counted.
 
-The passes are counted, not assumed: `parts` runs once on a few rows with a tiny network of the same kind, because how
-many passes there are, of how many rows, does not depend on widths.
+The passes are counted by running `parts` once on a few rows with a tiny network of the same kind, as the number of
+passes and rows does not depend on widths.
 """
 
 from collections import Counter
@@ -29,8 +28,8 @@ from dbtm.methods.base import Examples, Method, method_of
 from dbtm.nn import Backbone
 from dbtm.nn.quality import QualityHead
 
-ROWS = 64  # that the passes are counted on: shares of a batch as small as 1/32 are seen
-MOST_PHASES = 8  # whose steps are counted; phases between two of them cost what the earlier one does
+ROWS = 64  # for counting passes: enough for shares of a batch as small as 1/32
+MOST_PHASES = 8  # phases that are counted; those between two of them cost the same as the earlier one
 
 
 class Pass(NamedTuple):
@@ -48,7 +47,7 @@ def training_flops(config: RunConfig, step: int = 0) -> float:
 
 
 def run_flops(config: RunConfig, steps: int | None = None) -> float:
-    """FLOPs of the first `steps` steps of a run, of all of them by default: phases cost what their steps do."""
+    """FLOPs of the first `steps` steps of a run, by default of all, summed over phases."""
     n = config.train.steps if steps is None else steps
     method = method_of(config)
     lengths: Counter[tuple[int, ...]] = Counter()
@@ -77,7 +76,7 @@ def _per_row(config: RunConfig, step: int) -> float:
 
 @lru_cache(maxsize=1024)
 def _known(*what: Any) -> list[float]:
-    """Where a cost is remembered: all that it depends on, which the seed and the length of a run are not."""
+    """The cache key of a cost: all that it depends on, without the seed and the length of the run."""
     return []
 
 
@@ -97,7 +96,7 @@ def _count_per_row(config: RunConfig, step: int) -> float:
 
 
 def pass_flops(network: Backbone, loops: int | None = None) -> tuple[float, float]:
-    """One forward pass over one sequence: the value alone, and value with tangent."""
+    """FLOPs of a forward pass over one sequence: the value alone, and value with tangent."""
     config, shape = replace(network.config, loops=loops or network.config.loops), network.shape
     causal = any(getattr(module, "causal", False) for module in network.modules())
     reads_tokens = len(network.embedding) > shape.vocab
@@ -108,7 +107,7 @@ def pass_flops(network: Backbone, loops: int | None = None) -> tuple[float, floa
 
 
 def count_passes(config: RunConfig, step: int = 0) -> Counter[Pass]:
-    """{kind of pass: rows that it is made for} in one step of a batch of at most `ROWS` rows."""
+    """{kind of pass: rows} in one step of a batch of at most `ROWS` rows."""
     counts: Counter[Pass] = Counter()
     for part in count_parts(config, step):
         for kind, rows in part:
@@ -117,11 +116,11 @@ def count_passes(config: RunConfig, step: int = 0) -> Counter[Pass]:
 
 
 def count_parts(config: RunConfig, step: int = 0) -> list[list[tuple[Pass, int]]]:
-    """The same part by part of the objective, each pass on its own: (kind, rows). What runs after the last part, or
-    makes no pass, is in a last, usually empty, list.
+    """The same per part of the objective, each pass separately: (kind, rows). Passes after the last part are in a last,
+    usually empty, list.
     """
     rows = min(ROWS, config.train.batch)
-    # float32 on a CPU, whatever the run itself computes in
+    # float32 on a CPU, whatever the run's precision
     train = replace(config.train, batch=rows, micro_batch=0, device="cpu", precision="fp32", compile=False, graph=False)
     model = replace(config.model, width=64, depth=1, heads=1, loops=1, backbone="attention", conv_width=0, dropout=0.0)
     method = method_of(replace(config, train=train, model=model)).start()
@@ -147,11 +146,11 @@ def _examples(method: Method, rows: int, step: int) -> Examples:
 
 @contextmanager
 def _watched(method: Method, saw: Callable[[Pass, int], None]) -> Iterator[None]:
-    """Within, every pass of the method's networks is reported: its kind and its rows."""
+    """A context in which every pass of the method's networks is reported, with its kind and rows."""
 
     def saw_map(module: nn.Module, inputs: Any, output: tuple[Tensor, Tensor | None]) -> None:
         value, tangent = output[0], output[1]
-        forward_mode = forward_ad.unpack_dual(value).tangent  # of a method that differentiates through a derivative
+        forward_mode = forward_ad.unpack_dual(value).tangent  # for methods that differentiate through a derivative
         has_tangent = tangent is not None or forward_mode is not None
         own = (tangent is not None and tangent.requires_grad) or (forward_mode is not None and value.requires_grad)
         saw(Pass("map", value.requires_grad, has_tangent, own), len(value))

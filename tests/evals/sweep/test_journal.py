@@ -43,7 +43,7 @@ def test_a_last_line_without_its_end_counts_unless_a_kill_may_have_cut_it(tmp_pa
     assert [record for _, record in journal.read_records(path)] == [{"a": 1}, {"b": 2}]
     assert records(path) == [{"a": 1}]
     path.write_bytes(b'{"a": 1}\n{"b": ')
-    with pytest.raises(UsageError, match="line 2 is not JSON"):
+    with pytest.raises(UsageError, match="line 2 is not readable JSON"):
         list(journal.read_records(path))
 
 
@@ -58,10 +58,10 @@ def test_compressed_files_are_the_same(tmp_path):
 def test_damage_is_named_by_its_line(tmp_path):
     path = tmp_path / "a.jsonl"
     for second, words in (
-        ("{", "line 2 is not JSON"),
+        ("{", "line 2 is not readable JSON"),
         ("[1]", "line 2 is not a JSON object"),
-        ("[" * 100_000, "line 2 is not JSON"),
-        ('{"a": ' + "9" * 5000 + "}", "line 2 is not JSON"),
+        ("[" * 100_000, "line 2 is not readable JSON"),
+        ('{"a": ' + "9" * 5000 + "}", "line 2 is not readable JSON"),
     ):
         path.write_text(json.dumps({}) + "\n" + second + "\n")
         with pytest.raises(UsageError, match=words):

@@ -1,1 +1,1 @@
-"""Methods compared at equal training cost: budgets, measures with intervals, the folder that remembers, the outcome."""
+"""Comparison of methods at equal training cost: budgets, metrics with intervals, the folder, the outcome."""

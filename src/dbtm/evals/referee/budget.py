@@ -1,4 +1,4 @@
-"""Training budgets: FLOPs by our counter, or minutes of the device; a distilled method's teacher is trained within."""
+"""Training budgets: counted FLOPs, or minutes of the device; they include a distilled method's teacher."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,25 +9,25 @@ from dbtm.core.numbers import is_number
 from dbtm.evals.training_cost import run_flops
 
 TEACHER_SHARE = 0.8
-"""Of a distilled method's budget, for its teacher."""
+"""The teacher's share of a distilled method's budget."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What every run of a comparison may spend on training: one of the two."""
+    """The training budget per run of a comparison: one of the two."""
 
     flops: float | None = None
     minutes: float | None = None
 
     def __post_init__(self):
         if (self.flops is None) == (self.minutes is None):
-            raise UsageError("a budget is either training FLOPs or minutes of the device: give one of them")
+            raise UsageError("the budget is either training FLOPs or minutes of the device: give only one")
         given = self.flops if self.flops is not None else self.minutes
         if not is_number(given) or given <= 0:
-            raise UsageError(f"a budget of {str(given)[:40]} is none: it must be positive")
+            raise UsageError(f"a budget of {str(given)[:40]} is invalid: it must be positive")
 
     def share(self, part: float) -> "Budget":
-        """A part of it."""
+        """A share of the budget."""
         scale = lambda x: None if x is None else part * x  # noqa: E731
         return Budget(scale(self.flops), scale(self.minutes))
 
@@ -36,10 +36,10 @@ class Budget:
 
 
 def fitted(config: RunConfig, flops: float) -> RunConfig:
-    """The run with as many steps as cost at most `flops`: one more would cost more.
+    """The run with the most steps that cost at most `flops`.
 
-    Phases of a method may begin at a share of its run, so that the cost of a step depends on how many there are: the
-    length is found by bisection on the cost of the whole run.
+    Phases of a method may begin at a share of its run, so the cost of a step depends on the run's length, found by
+    bisection on the cost of the whole run.
     """
     low, high = 0, 1
     while run_flops(with_steps(config, high)) <= flops:
@@ -53,13 +53,13 @@ def fitted(config: RunConfig, flops: float) -> RunConfig:
     if not low:
         one = run_flops(with_steps(config, 1))
         raise UsageError(
-            f"one step of '{config.method_name}' costs {one:.3g} FLOPs, more than its budget of {flops:.3g}: raise it"
+            f"one step of '{config.method_name}' costs {one:.3g} FLOPs, more than the budget of {flops:.3g}: raise it"
         )
     return with_steps(config, low)
 
 
 def with_steps(config: RunConfig, steps: int) -> RunConfig:
-    """The run at another length: a warm-up of at most a tenth of it, and a checkpoint at least every fifth of it."""
+    """The run at another length, with a warm-up of at most a tenth and at least five checkpoints."""
     optim = replace(config.optim, warmup=min(config.optim.warmup, steps // 10))
     every = min(config.train.checkpoint_every, max(50, -(-steps // 5)))
     train = replace(config.train, steps=steps, checkpoint_every=every, log_every=min(config.train.log_every, every))

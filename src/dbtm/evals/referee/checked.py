@@ -1,4 +1,4 @@
-"""Files of a comparison's runs, checked as they are read: they may come from another machine, or a damaged disk."""
+"""Validated reading of a comparison's files, which may come from another machine or a damaged disk."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def read(path: Path) -> Any:
         if path.stat().st_size > MOST_JSON:
             raise UsageError(f"{path} is damaged: it has more than {MOST_JSON >> 20} MiB")
         found = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(found, allow_nan=False)  # Python reads NaN and infinities, which a report could not be written with
+        json.dumps(found, allow_nan=False)  # Python reads NaN and infinities, but the report cannot contain them
         return found
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
@@ -32,15 +32,15 @@ def read(path: Path) -> Any:
 def read_object(path: Path) -> dict[str, Any]:
     found = read(path)
     if not isinstance(found, dict):
-        raise UsageError(f"{path} is damaged: it is no JSON object")
+        raise UsageError(f"{path} is damaged: it is not a JSON object")
     return found
 
 
 def read_row(path: Path) -> dict[str, Any]:
-    """A budget's numbers."""
+    """The row of a budget."""
     row = read_object(path)
     if path.stem != "all" and not (path.stem.isascii() and path.stem.isdecimal() and len(path.stem) < 10):
-        raise UsageError(f"{path} is no row of a comparison: rows are named by their network evaluations")
+        raise UsageError(f"{path} is not a row of a comparison: rows are named by their network evaluations")
     _numbers(path, row, ("value", "value_low", "value_high", *COSTS, *MORE))
     if "value" not in row:
         raise UsageError(f"{path} is damaged: it has no value")
@@ -48,12 +48,12 @@ def read_row(path: Path) -> dict[str, Any]:
         if not (row.get(name) or 0) > 0:
             raise UsageError(f"{path} is damaged: {name} must be positive")
     if not is_whole(row.get("n"), 1, MOST_COUNT):
-        raise UsageError(f"{path} is damaged: n must be a whole number from 1 on")
+        raise UsageError(f"{path} is damaged: n must be a whole number of at least 1")
     return row
 
 
 def read_training(path: Path) -> dict[str, Any]:
-    """What a run cost."""
+    """The cost of a run."""
     found = read_object(path)
     _numbers(path, found, TRAINING)
     for name in ("hardware", "commit"):
@@ -63,7 +63,7 @@ def read_training(path: Path) -> dict[str, Any]:
 
 
 def read_failure(path: Path) -> dict[str, Any]:
-    """Why a run has no numbers."""
+    """The reason why a run failed."""
     found = read_object(path)
     if not isinstance(found.get("reason"), str):
         raise UsageError(f"{path} is damaged: it has no reason")

@@ -1,19 +1,19 @@
-"""The folder of a comparison, which is all that it remembers.
+"""The folder of a comparison, which has all of its state.
 
     DIR/
       plan.json                    task, budget, samples, seeds, evaluations, and every entry's configuration
       runs/ENTRY-seed0/            one run: an entry and a seed
         run/                       its training: checkpoints, metrics.jsonl
-        training.json              what it cost
+        training.json              its cost
         rows/8.json                its samples at 8 network evaluations ("all.json": a method without a budget)
-        trace.json                 how one sample came about
-        failed.json                why it has no numbers
+        trace.json                 the rounds of one sample
+        failed.json                why it failed
         log.txt
       runs/teacher-METHOD-seed0/   a teacher, shared by the students of its kind
       referee.json, referee.md, quality-nfe.svg ..., referee.html
 
-Every file is written whole or not at all, so that a run goes on where it was killed. A run is locked by the
-process that works on it. What another machine has made is merged by copying its runs.
+Files are written atomically, so that a killed run can resume. The process that works on a run locks it. Results of
+other machines are merged by copying their runs.
 """
 
 import json
@@ -48,7 +48,7 @@ class Entry:
     config: RunConfig
     about: str = ""
     teacher: RunConfig | None = None
-    """How its teacher is trained, where it needs one."""
+    """The training of its teacher, if it needs one."""
 
     def __post_init__(self):
         if not _LABEL.fullmatch(self.label):
@@ -61,7 +61,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a folder is to hold."""
+    """The plan of a comparison."""
 
     task: str
     budget: Budget
@@ -73,7 +73,7 @@ class Plan:
     judge: str | None = None
 
     def jobs(self) -> list["Job"]:
-        """All runs, seed by seed, so that what is there early compares all methods."""
+        """All runs, seed by seed, so that early results compare all methods."""
         return [Job(label, seed) for seed in self.seeds for label in self.entries]
 
     def document(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Plan:
         }
 
     def extended(self, other: "Plan", where: Path) -> "Plan":
-        """With the entries, seeds and evaluations of another plan; what is not comparable is refused."""
+        """The plan with the entries, seeds and evaluations of another one; incomparable plans are refused."""
         for name in ("task", "n", "teacher_share", "judge"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
@@ -106,13 +106,13 @@ class Plan:
 
 
 def _refuse_change(old: Entry, new: Entry, where: Path) -> None:
-    """An entry keeps its settings; where its data lies may change."""
+    """Refuse changed settings of an entry; the path of its data may change."""
     one, two = old.document(), new.document()
     for values in (one["config"], two["config"], one["teacher"] or {}, two["teacher"] or {}):
         values.get("task", {}).pop("data", None)
     changed = changed_keys(one, two, old.label)
     if changed:
-        raise UsageError(f"{where} holds '{old.label}' with another {changed[0]}: choose another folder")
+        raise UsageError(f"{where} has '{old.label}' with another {changed[0]}: choose another folder")
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ class Job:
 
 
 def _checked(value: Any, right: bool) -> Any:
-    """The value of a plan, if it is right."""
+    """A value of a plan, checked."""
     if not right:
-        raise ValueError(f"{str(value)[:40]!r} cannot stand where it does")
+        raise ValueError(f"{str(value)[:40]!r} is not valid there")
     return value
 
 
 class RefereeFolder:
-    """A comparison on the disk."""
+    """A comparison on disk."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -149,7 +149,7 @@ class RefereeFolder:
             return None
         values = read(path)
         try:
-            tasks: dict[Task, Task] = {}  # one for all: it remembers the puzzles that it has made
+            tasks: dict[Task, Task] = {}  # one shared task, which caches its puzzles
 
             def run(config: Any) -> RunConfig:
                 found = from_dict(config)
@@ -180,7 +180,7 @@ class RefereeFolder:
             raise UsageError(f"{path} is damaged: {type(error).__name__} {str(error)[:200]}") from None
 
     def extend(self, plan: Plan) -> Plan:
-        """Begin a plan, or add to the one that is there."""
+        """Begin a plan, or add to the existing one."""
         old = self.plan
         plan = plan if old is None else old.extended(plan, self.path)
         write(self.path / "plan.json", plan.document())
@@ -195,14 +195,14 @@ class RefereeFolder:
         return self.path / "runs" / f"teacher-{method}-seed{seed}"
 
     def missing(self, job: Job, plan: Plan) -> list[int | None]:
-        """The budgets that a trained run has no row for yet; a method without a budget has one row."""
+        """The budgets of a trained run without a row yet; a method without a budget has one row."""
         there = self.rows(job)
         if OWN_COUNT in there:
             return []
         return [nfe for nfe in plan.nfe if str(nfe) not in there]
 
     def rows(self, job: Job) -> dict[str, dict[str, Any]]:
-        """Name of the budget to its numbers."""
+        """{name of the budget: row}."""
         paths = sorted((self.run(job) / "rows").glob("*.json"))
         return {path.stem: read_row(path) for path in paths if not path.name.startswith(".")}
 
@@ -216,28 +216,28 @@ class RefereeFolder:
         return _if_there(self.run(job) / "failed.json", read_failure)
 
     def done(self, job: Job, plan: Plan) -> bool:
-        """Whether nothing is left to do for a run: it has all its rows, or has failed."""
+        """Whether a run is finished: it has all its rows, or has failed."""
         if self.failure(job) is not None:
             return True
         return self.training(job) is not None and not self.missing(job, plan) and self.trace(job) is not None
 
     def forget_failures(self) -> None:
-        """Failed runs are tried again."""
+        """Forget failures, so that failed runs are retried."""
         for path in self.path.glob("runs/*/failed.json"):
             path.unlink(missing_ok=True)
 
     # -- other machines ----------------------------------------------------------------------------------------------
 
     def merge(self, others: Iterable[Path]) -> list[str]:
-        """Take the numbers of other folders over (not their checkpoints); returns the runs that were there already,
-        of which this folder's own are kept.
+        """Import the numbers of other folders (not their checkpoints); returns the runs that already existed, of which
+        this folder's are kept.
         """
         kept: list[str] = []
         for path in others:
             other = RefereeFolder(path)
             plan = other.plan
             if plan is None:
-                raise UsageError(f"{path} holds no comparison: it has no plan.json")
+                raise UsageError(f"{path} is not a comparison: it has no plan.json")
             self.extend(plan)
             for job in plan.jobs():
                 if not other.done(job, plan):
@@ -249,7 +249,7 @@ class RefereeFolder:
         return kept
 
     def _copy(self, source: Path, target: Path) -> None:
-        """The rows first and what says that a run is done last."""
+        """Copy the rows first and the files that mark a run as done last."""
         for path in sorted((source / "rows").glob("*.json")):
             copy(path, target / "rows" / path.name)
         for name in _COPIED:
@@ -265,11 +265,11 @@ def copy(source: Path, target: Path) -> None:
 
 
 def write(path: Path, values: Any) -> None:
-    """A JSON file, whole or not at all."""
+    """Write a JSON file atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{path.parent} cannot be a folder: {error.strerror}") from None
+        raise UsageError(f"cannot create the folder {path.parent}: {error.strerror}") from None
     atomic.write_bytes(path, (json.dumps(values, indent=1, allow_nan=False) + "\n").encode())
 
 

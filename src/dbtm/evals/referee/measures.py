@@ -1,15 +1,15 @@
-"""How good samples are, by task: one number per set of samples, with its 95 % interval over the samples.
+"""Metrics of samples, by task: one number per set of samples, with its 95 % interval over the samples.
 
-    markov     total variation of adjacent pairs from the chain's, averaged over the places; lower is better
+    markov     total variation of adjacent pairs from the chain's, averaged over positions; lower is better
     sudoku     share of held-out puzzles whose every cell is right
     text       generative perplexity under a judge, with entropy; also at the entropy of real text
     gsm8k      share of held-out problems whose program returns the answer
-    own        total variation of adjacent pairs (of single tokens where the vocabulary is large), all places together,
-               from those of the data; lower is better
+    own        total variation of adjacent pairs (of single tokens for a large vocabulary), pooled over positions, from
+    those of the data; lower is better
 
 A share has Wilson's interval. A total variation is half of sum_c s_c (p_hat_c - p_c) with the signs s_c of the
 differences, and so the mean of one value per sample: its interval is that mean's (the delta method, signs held).
-Samples of the truth itself would not have distance 0: what they have at the same n is measured too, as the `floor`.
+Even samples of the truth do not have distance 0: their distance at the same n is measured as the `floor`.
 """
 
 import time
@@ -33,13 +33,13 @@ from dbtm.sampling import Sampler, Trace
 from dbtm.sandbox import Sandbox
 
 TEMPERATURES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
-"""Of text samples that are compared at the entropy of real text."""
-MOST_PAIRS = 2048  # tokens of a vocabulary whose pairs are counted
+"""Temperatures of text samples, to compare at the entropy of real text."""
+MOST_PAIRS = 2048  # largest vocabulary whose pairs are counted
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a task is judged by."""
+    """The metric of a task."""
 
     name: str
     title: str
@@ -62,7 +62,7 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How samples are drawn and judged, the same for all methods."""
+    """Settings of drawing and judging samples, the same for all methods."""
 
     n: int
     judge: Any = None  # of text
@@ -76,11 +76,11 @@ class Row:
     """One method and seed at one budget of network evaluations."""
 
     asked: int | None
-    """Network evaluations; None: a method without a budget, which makes as many as it needs."""
+    """Network evaluations; None: a method without a budget, which uses as many as it needs."""
     quality: Estimate
     n: int
     used: float
-    """Evaluations on average: samples that are complete stop early."""
+    """Evaluations on average: complete samples stop early."""
     most: int
     flops_per_sample: float
     seconds_per_sample: float
@@ -95,17 +95,17 @@ class Row:
 
 def metric_of(task: Any) -> Metric:
     if task.name not in METRICS:
-        raise UsageError(f"the referee has no measure for the task '{task.name}': {', '.join(METRICS)} have one")
+        raise UsageError(f"the referee has no metric for the task '{task.name}': use {', '.join(METRICS)}")
     return METRICS[task.name]
 
 
 def budgets(sampler: Sampler, wanted: Sequence[int]) -> list[int | None]:
-    """The budgets that a method is measured at."""
+    """The budgets of a method."""
     return [*wanted] if sampler.has_budget else [None]
 
 
 def measure(sampler: Sampler, asked: int | None, settings: Settings) -> Row:
-    """Draw at exactly this budget, and judge."""
+    """Draw at this exact budget, and judge."""
     sampler = _in_batches(sampler)
     drawn = _Drawn(sampler, asked, settings)
     assert sampler.task is not None
@@ -113,8 +113,8 @@ def measure(sampler: Sampler, asked: int | None, settings: Settings) -> Row:
     nfe_B = drawn.nfe_B
     if asked is not None and nfe_B.max() > asked:
         raise UsageError(
-            f"'{sampler.method.name}' made {nfe_B.max()} network evaluations where {asked} were asked for: its sampler "
-            "does not keep to its budget"
+            f"'{sampler.method.name}' used {nfe_B.max()} network evaluations with a budget of {asked}: its sampler "
+            "exceeds its budget"
         )
     return Row(
         asked=asked,
@@ -130,7 +130,7 @@ def measure(sampler: Sampler, asked: int | None, settings: Settings) -> Row:
 
 
 def sample_flops(sampler: Sampler, options: dict[str, Any], used: float) -> float:
-    """FLOPs of one sample that took `used` evaluations; a sequence written with a cache costs one pass over it."""
+    """FLOPs of one sample with `used` evaluations; generation with a cache costs one pass over the sequence."""
     found = cost(sampler)
     if "flops_per_sequence" in found:
         return found["flops_per_sequence"]
@@ -148,7 +148,7 @@ class _Drawn:
         self.seconds, self.nfe_B = 0.0, np.zeros(0, dtype=np.int64)
 
     def draw(self, **what: Any) -> Trace:
-        """Samples; what they cost is that of the first draw."""
+        """Samples; their cost is that of the first draw."""
         start = time.perf_counter()
         asked = {"seed": self.settings.seed, **self.options, **what}
         trace = self.sampler.sample(**asked, progress=self.settings.progress, cancelled=self.settings.cancelled)
@@ -166,7 +166,7 @@ def _in_batches(sampler: Sampler) -> Sampler:
 
 
 def place_distance(tokens_BL: np.ndarray, truth_C: np.ndarray, vocab: int) -> Estimate:
-    """Total variation of adjacent pairs from `truth_C` (V^2,), averaged over the places where they stand."""
+    """Total variation of adjacent pairs from `truth_C` (V^2,), averaged over positions."""
     pair_BP = tokens_BL[:, :-1] * vocab + tokens_BL[:, 1:]
     value_B = np.zeros(len(tokens_BL))
     for pair_B in pair_BP.T:
@@ -197,7 +197,7 @@ def _sudoku(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]
 
 
 def _of_size(task: Any, n: int) -> Any:
-    """The task with n held-out examples; itself, with what it has made already, where it has as many."""
+    """The task with n held-out examples; the same object, with its caches, if it has that many."""
     return task if task.evaluate_n == n else replace(task, evaluate_n=n)
 
 
@@ -216,7 +216,7 @@ def _gsm8k(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]]
 
 
 def _text(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]]:
-    """At the sampler's own temperature and, where it has one, over temperatures: perplexity at real text's entropy."""
+    """Perplexity at the sampler's temperature and, if it has one, at real text's entropy, over temperatures."""
     task: Any = drawn.sampler.task
     if settings.judge is None:
         raise UsageError("text needs a judge of perplexity")
@@ -243,8 +243,8 @@ def _text(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]]:
 
 
 def _own(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]]:
-    """Beside the training data; prompts are those of held-out rows, over and over where there are few. The floor is
-    that of as many training rows, drawn anew.
+    """Against the training data; prompts are those of held-out rows, repeated if there are few. The floor is that of
+    equally many random training rows.
     """
     task: Any = drawn.sampler.task
     data_NL = np.asarray(task.training_rows()[:100_000], dtype=np.int64)
@@ -261,13 +261,13 @@ def _own(drawn: _Drawn, settings: Settings) -> tuple[Estimate, dict[str, Any]]:
 
 
 def _cells(tokens_BL: np.ndarray, vocab: int) -> np.ndarray:
-    """What is counted, as numbers (B, P): adjacent pairs, or single tokens of a large vocabulary."""
+    """The counted items as numbers (B, P): adjacent pairs, or single tokens of a large vocabulary."""
     pairs = vocab <= MOST_PAIRS and tokens_BL.shape[1] > 1
     return tokens_BL[:, :-1] * vocab + tokens_BL[:, 1:] if pairs else tokens_BL
 
 
 def pooled_distance(cell_BP: np.ndarray, truth_C: np.ndarray) -> Estimate:
-    """Total variation of all places together."""
+    """Total variation pooled over positions."""
     share_C = np.bincount(cell_BP.ravel(), minlength=len(truth_C)) / cell_BP.size
     sign_C = np.sign(share_C - truth_C)
     return mean(0.5 * (sign_C[cell_BP].mean(-1) - (sign_C * truth_C).sum()))

@@ -1,4 +1,4 @@
-"""What comes out of a comparison: one record per entry, with intervals over seeds and samples, and who is best."""
+"""The outcome of a comparison: one record per entry, with intervals over seeds and samples, and the best entries."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ INTERVALS = (
 
 
 def metric_of(plan: Plan) -> Metric:
-    """By the task that the entries are trained on; a plan without entries is that of its name."""
+    """The metric of the task of the entries, or of the plan's name if it has no entries."""
     names = {entry.config.task.name for entry in plan.entries.values()} or {plan.task}
     name = names.pop()
     if name not in METRICS:
@@ -27,7 +27,7 @@ def metric_of(plan: Plan) -> Metric:
 
 
 def outcome(folder: RefereeFolder, plan: Plan) -> dict[str, Any]:
-    """The document of a folder: all that its runs have so far."""
+    """The document of a folder: all results of its runs so far."""
     metric = metric_of(plan)
     entries = [_entry(folder, plan, entry, metric) for entry in plan.entries.values()]
     settings = plan.document()
@@ -68,7 +68,7 @@ def _entry(folder: RefereeFolder, plan: Plan, entry: Entry, metric: Metric) -> d
 
 
 def _training(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over the runs; what is not known of one of them is null."""
+    """Means over the runs; null if unknown for one of them."""
     known = {name: [run[name] for run in runs if run.get(name) is not None] for name in TRAINING}
     return {name: fmean(values) if values and len(values) == len(runs) else None for name, values in known.items()}
 
@@ -77,7 +77,9 @@ def pooled(rows: Sequence[Mapping[str, Any]], metric: Metric) -> dict[str, Any]:
     """One entry's rows of all seeds at one budget."""
     values = [row["value"] for row in rows if row["value"] is not None]
     if metric.share and not all(0 <= value <= 1 for value in values):
-        raise UsageError(f"{metric.title}: {max(values, key=abs):g} is none; a row of the comparison is damaged")
+        raise UsageError(
+            f"{metric.title}: {max(values, key=abs):g} is not possible; a row of the comparison is damaged"
+        )
     out: dict[str, Any] = {"values": values, "seeds": len(values), "n": rows[0]["n"]}
     for name in (*COSTS, *MORE):
         found = [row[name] for row in rows if row.get(name) is not None]
@@ -90,7 +92,7 @@ def pooled(rows: Sequence[Mapping[str, Any]], metric: Metric) -> dict[str, Any]:
     seeds, samples = over_seeds(values), over_samples(rows, metric)
     shown = [x for x in (*seeds, *samples) if math.isfinite(x)]
     low, high = (min(shown), max(shown)) if shown else (math.nan, math.nan)
-    low, high = max(0.0, low), min(1.0, high) if metric.share else high  # no measure is negative
+    low, high = max(0.0, low), min(1.0, high) if metric.share else high  # no metric is negative
     return {
         **out,
         "value": fmean(values),
@@ -102,7 +104,7 @@ def pooled(rows: Sequence[Mapping[str, Any]], metric: Metric) -> dict[str, Any]:
 
 
 def over_samples(rows: Sequence[Mapping[str, Any]], metric: Metric) -> tuple[float, float]:
-    """The interval of the mean of several runs that their samples alone leave."""
+    """The interval of the mean of several runs from the variance of their samples only."""
     rows = [row for row in rows if row["value"] is not None]
     if metric.share:
         total = sum(row["n"] for row in rows)
@@ -126,7 +128,7 @@ def _finite(x: float) -> float | None:
 
 
 def best(entries: Sequence[Mapping[str, Any]], nfe: Sequence[int], metric: Metric) -> list[dict[str, Any]]:
-    """For every budget the best entry, and DBTM's best beside it with Welch's test between the two."""
+    """Per budget the best entry and DBTM's best, with Welch's test between them."""
     out = []
     for name in map(str, nfe):
         there = [entry for entry in entries if (entry["budgets"].get(name) or {}).get("value") is not None]
@@ -154,7 +156,7 @@ def best(entries: Sequence[Mapping[str, Any]], nfe: Sequence[int], metric: Metri
 
 
 def at_equal_sample_cost(entries: Sequence[Mapping[str, Any]], metric: Metric) -> list[dict[str, Any]]:
-    """Every entry without a budget beside DBTM's best of those that cost no more FLOPs per sample."""
+    """Each entry without a budget, and DBTM's best at no more FLOPs per sample."""
     out = []
     for entry in entries:
         own = entry["budgets"].get(OWN_COUNT)

@@ -1,4 +1,4 @@
-"""The outcome of a comparison as tables of words, for a terminal, Markdown and a page alike."""
+"""The outcome of a comparison as text tables, for a terminal, Markdown and a page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from dbtm.evals.referee.folder import OWN_COUNT
 
 Document = Mapping[str, Any]
 LEVEL = 0.05
-"""p of Welch's test below which a difference is called one."""
+"""p of Welch's test below which a difference is significant."""
 
 
 class Table(NamedTuple):
@@ -23,7 +23,7 @@ class Table(NamedTuple):
 
 
 def quality_table(document: Document) -> Table:
-    """Quality by network evaluations, with intervals; a method that has failed says so."""
+    """Quality by network evaluations, with intervals; failed methods are marked."""
     metric, nfe = document["metric"], document["settings"]["nfe"]
     head = ["method", *(f"{k} NFE" for k in nfe), "own count"]
     rows = []
@@ -40,10 +40,10 @@ def quality_table(document: Document) -> Table:
 
 
 def name_of(entry: Document) -> str:
-    """The label, and what is missing of it."""
+    """The label, marked if runs failed or are missing."""
     if entry["status"] == "failed":
         return f"{entry['label']} (failed: {grouped(entry['reasons'])})"
-    return entry["label"] + (" (not all runs are there)" if entry["status"] == "missing" else "")
+    return entry["label"] + (" (runs are missing)" if entry["status"] == "missing" else "")
 
 
 def grouped(reasons: Sequence[str]) -> str:
@@ -73,7 +73,7 @@ def number(value: float, metric: Document) -> str:
 
 
 def cost_table(document: Document) -> Table:
-    """What the entries cost: training first, then a sample at a few evaluations."""
+    """The cost of the entries: training first, then a sample at a few evaluations."""
     head = ["method", "teacher", "parameters", "training FLOPs", "seconds", "steps", "sequences", "peak memory"]
     head += ["FLOPs per evaluation", "ms per sample at 1 NFE (own count)"]
     rows = []
@@ -107,7 +107,7 @@ def _short(value: float | None, form: str, scale: float = 1.0) -> str:
 
 
 def best_table(document: Document) -> Table:
-    """The best entry at every budget, and where DBTM stands."""
+    """The best entry per budget, and DBTM's position."""
     metric = document["metric"]
     rows = []
     for record in document["best"]:
@@ -117,7 +117,7 @@ def best_table(document: Document) -> Table:
 
 
 def verdict(record: Document, metric: Document) -> str:
-    """In words: whether DBTM is behind, by how much, and how sure that is."""
+    """In words: whether DBTM is behind, by how much, and with what significance."""
     if "rival" not in record:
         return ""
     against = f"{record['dbtm']}: {_value(record, 'dbtm', metric)}"
@@ -135,7 +135,7 @@ def _value(record: Document, role: str, metric: Document) -> str:
 
 
 def losses(document: Document) -> list[str]:
-    """Sentences that say where DBTM loses at equal cost; one that says so where it does not."""
+    """Sentences about where DBTM loses at equal cost, or one if it does not."""
     metric = document["metric"]
     compared = [record for record in document["best"] if "rival" in record]
     if not compared:
@@ -151,7 +151,7 @@ def losses(document: Document) -> list[str]:
 
 
 def _beside_own_count(record: Document, metric: Document) -> str:
-    """A method that writes with a cache makes many cheap evaluations: the two are compared by FLOPs per sample."""
+    """A method that generates with a cache has many cheap evaluations, so both are compared by FLOPs per sample."""
     theirs = (
         f"{record['label']} has {_value(record, 'rival', metric)} with {record['used']:.3g} evaluations, "
         f"{record['flops_per_sample']:.3g} FLOPs per sample"
@@ -175,7 +175,7 @@ def _list(records: Sequence[Document]) -> str:
 
 
 def _note(document: Document) -> str:
-    """What the numbers are of."""
+    """The settings of the numbers."""
     settings = document["settings"]
     budget = settings["budget"]
     spent = f"{budget['flops']:.3g} training FLOPs" if budget["flops"] else f"{budget['minutes']:g} minutes of training"
@@ -189,7 +189,7 @@ def _note(document: Document) -> str:
 
 
 def floor_of(document: Document) -> float | None:
-    """What samples of the truth have, where that is not 0."""
+    """The metric of samples of the truth, if not 0."""
     found = (budget.get("floor") for entry in document["entries"] for budget in entry["budgets"].values())
     return next((floor for floor in found if floor is not None), None)
 

@@ -1,1 +1,1 @@
-"""A text model over all its knobs: what is measured, the folder that remembers it, and the tables it ends in."""
+"""Sweeps of a text model over its sampler options: measurements, the folder with the results, and tables."""

@@ -1,13 +1,13 @@
-"""The folder of a sweep, which is all that a sweep remembers: stop it at any time and run it again, here or elsewhere.
+"""The folder of a sweep, which has all of its state: stop the sweep at any time and resume it, here or elsewhere.
 
     DIR/
       plan.json       checkpoint, number of samples, seed, and the cells of every study with their settings
-      samples.jsonl   the sets that are drawn so far (`samples`)
-      rows.jsonl      the numbers of the sets that are judged so far, with the judge that they are by
+      samples.jsonl   the sets drawn so far (`samples`)
+      rows.jsonl      the numbers of the sets judged so far, with their judge
       sweep.json      the outcome: rows, frontier, perplexity at matched entropy, the studies' tables
       frontier.png, frontier.svg
 
-Drawing needs the checkpoint and wants a GPU; judging needs this folder and the judge alone.
+Drawing needs the checkpoint and is fast only on a GPU; judging needs only this folder and the judge.
 """
 
 import json
@@ -23,19 +23,19 @@ from dbtm.evals.samples import KINDS, SampleSet, from_record, key
 from dbtm.evals.sweep import journal
 
 _SAME_JUDGE = ("name", "dtype", "sha256", "revision")
-_SAME = ("sha256", "seed")  # of the origin: what all sets of a folder have in common
+_SAME = ("sha256", "seed")  # of the origin: equal for all sets of a folder
 MOST_ENTROPY = 100.0  # nats: that of e^100 tokens
 NUMBERS = ("perplexity", "perplexity_low", "perplexity_high", "entropy", "entropy_low", "entropy_high", "n")
-"""What a row of numbers is made of; null where there is none."""
+"""Numbers of a row; null if missing."""
 
 
 def identity(kind: str, settings: dict[str, Any]) -> str:
-    """What makes a set of samples the one that was asked for."""
+    """The identity of a set of samples."""
     return f"{kind} {key(settings)}"
 
 
 def same_judge(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether numbers may stand side by side: the same weights under the same name, in the same arithmetic."""
+    """Whether numbers are comparable: same weights, name and arithmetic."""
     return all(one.get(name) == other.get(name) for name in _SAME_JUDGE)
 
 
@@ -51,14 +51,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a folder is to hold."""
+    """The plan of a sweep."""
 
     origin: dict[str, Any]
     n: int
     cells: tuple[Planned, ...] = ()
 
     def extended(self, cells: Iterable[Planned]) -> "Plan":
-        """With further cells, each of them once; a study that is asked for again takes the place of its old self."""
+        """The plan with further cells, each once; a repeated study replaces the old one."""
         new = tuple({(c.study, c.row, c.column, key(c.settings)): c for c in cells}.values())
         studies = {cell.study for cell in new}
         return replace(self, cells=(*(cell for cell in self.cells if cell.study not in studies), *new))
@@ -69,7 +69,7 @@ class Plan:
 
 
 class SweepFolder:
-    """A sweep on the disk."""
+    """A sweep on disk."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -88,16 +88,16 @@ class SweepFolder:
             raise UsageError(f"{path} is damaged: {type(error).__name__} {error}") from None
 
     def extend(self, origin: dict[str, Any], n: int, cells: Iterable[Planned]) -> Plan:
-        """Add cells to the plan, or begin one; what belongs to another checkpoint, seed or number is not mixed in."""
+        """Add cells to the plan, or begin one; another checkpoint, seed or number of samples is refused."""
         old = self.plan
         if old is not None:
             for name in _SAME:
                 if old.origin.get(name) != origin.get(name):
                     what = "checkpoint" if name == "sha256" else name
-                    raise UsageError(f"{self.path} holds a sweep of another {what}: choose another folder")
+                    raise UsageError(f"{self.path} has a sweep of another {what}: choose another folder")
             if old.n != n:
                 raise UsageError(
-                    f"{self.path} holds a sweep of {old.n} samples per setting: ask for as many (n={old.n}), or choose "
+                    f"{self.path} has a sweep of {old.n} samples per setting: use as many (n={old.n}), or choose "
                     "another folder"
                 )
         plan = (old or Plan(origin, n)).extended(cells)
@@ -105,12 +105,12 @@ class SweepFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"{self.path} cannot be a folder: {error.strerror}") from None
+            raise UsageError(f"cannot create the folder {self.path}: {error.strerror}") from None
         atomic.write_bytes(self.path / "plan.json", (json.dumps(values, indent=1) + "\n").encode())
         return plan
 
     def drawn(self) -> set[str]:
-        """Identities of the sets that are drawn."""
+        """Identities of the drawn sets."""
         return {identity(each.kind, each.settings) for each in self.sets()}
 
     def sets(self) -> Iterator[SampleSet]:
@@ -119,28 +119,28 @@ class SweepFolder:
                 yield from_record(record, f"{self.samples}, line {number}")
 
     def real_text(self) -> dict[str, Any] | None:
-        """Origin of the real text that samples are compared with; None where there is none."""
+        """Origin of the reference text; None if there is none."""
         return next((each.origin for each in self.sets() if each.kind == "real"), None)
 
     def refuse_other_text(self, origin: dict[str, Any]) -> None:
-        """Samples are compared with one text, which must not change under them."""
+        """Refuse another reference text than the folder's."""
         there = self.real_text()
         if there is not None and there.get("sha256") != origin.get("sha256"):
             raise UsageError(
                 f"{self.path} compares with other real text, {there.get('data', 'not described')}: choose another "
-                "folder, name that text, or leave real text out"
+                "folder, give that text, or leave real text out"
             )
 
     def add_samples(self, samples: SampleSet) -> None:
         journal.append_record(self.samples, samples.record())
 
     def judged(self, judge: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Identity -> the row of numbers by this judge, as it describes itself."""
+        """Identity -> the row of numbers by this judge, given by its description."""
         rows = [row for row in self._all_rows() if same_judge(row["judged_by"], judge)]
         return {identity(row["kind"], row["settings"]): row for row in rows}
 
     def judges(self) -> list[dict[str, Any]]:
-        """Who has judged here, in order of appearance."""
+        """The judges of the rows, in order of appearance."""
         judges: list[dict[str, Any]] = []
         for row in self._all_rows():
             if not any(same_judge(row["judged_by"], judge) for judge in judges):
@@ -150,7 +150,7 @@ class SweepFolder:
     def _all_rows(self) -> Iterator[dict[str, Any]]:
         if self.rows.is_file():
             for number, row in journal.read_records(self.rows, cut_short=True):
-                row = {"judged_by": {"name": row.get("judge")}, **row}  # once, rows had nothing but the name
+                row = {"judged_by": {"name": row.get("judge")}, **row}  # old rows have only the name
                 _check_row(row, f"{self.rows}, line {number}")
                 yield row
 
@@ -159,7 +159,7 @@ class SweepFolder:
 
 
 def _check_row(row: dict[str, Any], where: str) -> None:
-    """Refuse a row that `add_row` cannot have written."""
+    """Refuse a row that is not from `add_row`."""
     wrong = [name for name in NUMBERS if not (row.get(name, "") is None or is_number(row.get(name)))]
     wrong += [] if wrong or 0 <= (row["entropy"] or 0) <= MOST_ENTROPY else ["entropy"]
     wrong += [name for name in ("entropy", "n") if row.get(name, 0) is None]
@@ -168,4 +168,4 @@ def _check_row(row: dict[str, Any], where: str) -> None:
     if not wrong and not isinstance(row["judged_by"].get("name"), str):
         wrong = ["judge"]
     if wrong:
-        raise UsageError(f"{where} is damaged (see {', '.join(wrong)}): delete the line, and judge again")
+        raise UsageError(f"{where} is damaged (see {', '.join(wrong)}): delete the line and judge again")

@@ -1,4 +1,4 @@
-"""Files of JSON lines that survive a kill: a line is there whole or not at all."""
+"""Files of JSON lines that survive a kill: each line is written atomically."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ MOST_PACKED_LINE = 1 << 27
 def read_records(path: Path, cut_short: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) of a file, .gz or plain.
 
-    `cut_short` is for a journal of our own: there a last line without its end is what a kill left, and passed over.
+    `cut_short` is for our own journals: a last line without its end is left from a kill, and skipped.
     """
     try:
         packed = path.suffix == ".gz"
@@ -39,14 +39,14 @@ def _record(line: bytes, where: str, most: int) -> dict[str, Any]:
     try:
         record = bounded_json(line, most)
     except (ValueError, RecursionError):
-        raise UsageError(f"{where} is not JSON that can be read") from None
+        raise UsageError(f"{where} is not readable JSON") from None
     if not isinstance(record, dict):
         raise UsageError(f"{where} is not a JSON object")
     return record
 
 
 def append_record(path: Path, record: dict[str, Any]) -> None:
-    """Add a line and wait until it is on the disk; half a line that a kill has left is overwritten."""
+    """Append a line and sync it to disk; half a line left from a kill is overwritten."""
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
     try:
         with path.open("ab+") as file:
@@ -59,7 +59,7 @@ def append_record(path: Path, record: dict[str, Any]) -> None:
 
 
 def _end_of_lines(file: Any, size: int) -> int:
-    """How many bytes of the file are whole lines."""
+    """Bytes of the file's complete lines."""
     step = 1 << 16
     for end in range(size, 0, -step):
         start = max(0, end - step)

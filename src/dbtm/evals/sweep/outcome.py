@@ -1,4 +1,4 @@
-"""What comes out of a sweep: the pooled frontier by budget, perplexity at matched entropy, and the studies' cells."""
+"""The outcome of a sweep: the pooled frontier by budget, perplexity at matched entropy, and the studies' cells."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,25 +9,25 @@ from dbtm.evals.sweep.folder import NUMBERS, Plan, identity
 from dbtm.evals.sweep.frontier import Point, best_near, frontier, lowest, perplexity_at
 from dbtm.evals.sweep.studies import TITLES
 
-NEAR = 0.20  # nats: how far from real text's entropy `best_near_real` may be
+NEAR = 0.20  # nats: largest distance of `best_near_real` from real text's entropy
 _OFFSETS = (-0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2)  # of the matched entropies, around real text's
 
 Rows = dict[str, dict[str, Any]]
 
 
 class Curves(NamedTuple):
-    """One sweep's points, pooled over all knobs, and what they are compared with."""
+    """One sweep's points, pooled over all options, and their reference."""
 
     label: str
     points: dict[int, list[Point]]
-    """By network evaluations: the budget, or what a method without one used. `row` counts in `settings`."""
+    """By network evaluations: the budget, or the number used if there is none. `row` is an index into `settings`."""
     settings: list[dict[str, Any]]
     real: Point | None
-    """Real text under the same judge, where it was measured."""
+    """Real text under the same judge, if measured."""
 
 
 def curves(label: str, plan: Plan, rows: Rows) -> Curves:
-    """The points of the plan's frontier that have a perplexity; rows of other studies and of older grids stay out."""
+    """The points of the plan's frontier that have a perplexity, without rows of other studies and older grids."""
     real, points, settings = None, dict[int, list[Point]](), list[dict[str, Any]]()
     wanted = {identity("sample", cell.settings) for cell in plan.cells if cell.study == "frontier"}
     for name, row in rows.items():
@@ -58,8 +58,8 @@ def matched_entropies(sweeps: Sequence[Curves]) -> list[float]:
 def matched(sweeps: Sequence[Curves], entropies: Sequence[float]) -> list[dict[str, Any]]:
     """One record per budget and sweep: the frontier with its settings, its range, perplexities at the entropies.
 
-    Two settings are called best: the paper's, the least perplexity at any entropy, and the least perplexity among those
-    with nearly real text's entropy (None where there is none), which no collapse can win.
+    Two settings are called best: the paper's, with the lowest perplexity at any entropy, and the one with the lowest
+    perplexity near real text's entropy (None if there is none), which excludes collapsed samples.
     """
     records = []
     for nfe in sorted({nfe for each in sweeps for nfe in each.points}):
@@ -90,7 +90,7 @@ def _entry(point: Point | None, settings: Sequence[dict[str, Any]]) -> dict[str,
 def summary(
     plan: Plan, judge: Judge, records: Sequence[dict[str, Any]], rows: Rows, real_text: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The whole JSON of a sweep; `real_text` is the origin of what samples are compared with."""
+    """The whole JSON of a sweep; `real_text` is the origin of the reference text."""
     studies = [
         {**vars(cell), **{name: row[name] for name in NUMBERS}}
         for cell in plan.cells

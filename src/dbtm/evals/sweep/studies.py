@@ -1,7 +1,7 @@
-"""What a sweep of text measures: the frontier over all knobs, and the paper's comparisons.
+"""The studies of a text sweep: the frontier over all options, and the paper's comparisons.
 
-A study is a list of cells; a cell says where in its table a number stands and how its samples are drawn. Cells of
-several studies may share their settings: these are drawn and judged once.
+A study is a list of cells; a cell is a place in its table and the settings of its samples. Cells of several studies may
+share settings, which are drawn and judged once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ EULER_STEPS = 64
 HORIZONS = (1.0, 4.0, 8.0)
 
 Grid = Mapping[str, Sequence[Any]]
-"""The sampler's options that are varied, and the values that each takes."""
+"""The varied sampler options, and their values."""
 
 KNOBS: Grid = {
     "nfe": (1, 2, 4, 8, 16),
@@ -25,11 +25,11 @@ KNOBS: Grid = {
     "repetition_penalty": (0.0, 1.0),
     "top_p": (),
 }
-"""Values of a sweep that is not told others; where there are none, the checkpoint's own."""
+"""Default values of a sweep; the checkpoint's own for options without values."""
 
 
 def grid_for(sampler: Sampler, asked: Grid) -> Grid:
-    """The options that this sampler has with the values asked for, or those of `KNOBS`; what it lacks is refused."""
+    """This sampler's options with the requested values, or those of `KNOBS`; options that it lacks are refused."""
     for name in asked:
         if name not in KNOBS:
             raise UsageError(f"a sweep does not vary '{name}'{nearest(name, KNOBS)}")
@@ -37,14 +37,14 @@ def grid_for(sampler: Sampler, asked: Grid) -> Grid:
     grid = {name: values for name, values in wanted.items() if values and hasattr(sampler.options, name)}
     for name in asked:
         if name not in grid:
-            sampler.with_options(**{name: wanted[name][0]})  # says what is wrong
+            sampler.with_options(**{name: wanted[name][0]})  # raises an error if it lacks the option
     if not getattr(sampler.options, "commit", True):
-        grid.pop("repetition_penalty", None)  # which counts committed tokens
+        grid.pop("repetition_penalty", None)  # it counts committed tokens
     return grid
 
 
 class Cell(NamedTuple):
-    """A place in a study's table and the options, as a sampler takes them, whose numbers stand there."""
+    """A place in a study's table, and its sampler options."""
 
     study: str
     row: str
@@ -53,7 +53,7 @@ class Cell(NamedTuple):
 
 
 def frontier(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """Every knob against every other (fig:generative-frontier-lm1b); a threshold is one of the commits by a score."""
+    """All combinations of options (fig:generative-frontier-lm1b); thresholds apply to commits by a score."""
     for values in product(*grid.values()):
         asked = dict(zip(grid, values, strict=True))
         row = str(asked.get("nfe", ""))
@@ -65,7 +65,7 @@ def frontier(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
 def horizon(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
     """The field that the map implies, integrated up to a horizon, against the map (tab:autonomous-field-horizon).
 
-    The field starts from noise of its own (`integrate`): of the same law as the map's, but not the same draw.
+    The field starts from its own noise (`integrate`): the same distribution as the map's, but another draw.
     """
     for end in HORIZONS:
         asked = {"sampler": "integrate", "nfe": EULER_STEPS, "horizon": end}
@@ -74,14 +74,14 @@ def horizon(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
 
 
 def iterate(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """The map applied again and again against renoise and remap."""
+    """Iterating the map against renoise and remap."""
     for nfe in grid["nfe"]:
         yield Cell("iterate", str(nfe), "iterate", {"sampler": "iterate", "nfe": nfe})
         yield Cell("iterate", str(nfe), "renoise + remap", {"nfe": nfe})
 
 
 def scorer(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """What decides which tokens are committed; the quality head where the checkpoint has one."""
+    """The scorer of commits; the quality head if the checkpoint has one."""
     has_head = getattr(sampler.network, "quality", None) is not None
     scorers = ["confidence", *(["quality"] if has_head else []), "spread", "none"]
     for nfe, name in product(grid["nfe"], scorers):
@@ -89,9 +89,9 @@ def scorer(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
 
 
 def commit(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """Committed against held states at every threshold (the sampling side of tab:commit-vs-noncommit).
+    """Committing tokens against holding distributions at each threshold (sampling in tab:commit-vs-noncommit).
 
-    Both without a repetition penalty, since held states know none.
+    Both without a repetition penalty, which distributions do not support.
     """
     for nfe, hard, kappa in product(grid["nfe"], (True, False), grid["kappa"]):
         column = f"{'commit' if hard else 'non-commit'} {kappa:g}"
@@ -104,12 +104,12 @@ def _spread(sampler: Sampler) -> bool:
 
 
 def _by_score(sampler: Sampler) -> dict[str, str]:
-    """What a threshold needs of a checkpoint whose own commits are spread."""
+    """Options that make thresholds apply if the checkpoint's scorer is spread."""
     return {"scorer": "confidence"} if _spread(sampler) else {}
 
 
 def noise(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """Renoising with fresh noise, as the paper's sampler does, against the first round's, as its training does."""
+    """Renoising with fresh noise, as in the paper's sampler, against the first round's, as in its training."""
     for nfe, fresh in product(grid["nfe"], (True, False)):
         yield Cell("noise", str(nfe), "fresh" if fresh else "the same", {"nfe": nfe, "fresh_noise": fresh})
 
@@ -130,7 +130,7 @@ NEEDS = {
     "commit": ("commit", "kappa", "nfe"),
     "noise": ("fresh_noise", "nfe"),
 }
-"""The options that a study compares values of: a method without them has no such study."""
+"""The options that a study compares: it needs a method with them."""
 
 TITLES = {
     "horizon": "autonomous field over horizons H against the map",
@@ -139,11 +139,11 @@ TITLES = {
     "commit": "committing tokens against holding distributions, by NFE and kappa, without a repetition penalty",
     "noise": "fresh noise in every round against the same again, by NFE",
 }
-"""Of the studies that are tables; the frontier has its own."""
+"""Titles of the studies' tables; the frontier has its own."""
 
 
 def fitting_studies(sampler: Sampler, names: Sequence[str]) -> list[str]:
-    """The studies asked for, or, by the name `all`, those that the method can make."""
+    """The requested studies, or for `all` those that the method supports."""
     lacking = {study: [n for n in NEEDS.get(study, ()) if not hasattr(sampler.options, n)] for study in STUDIES}
     if "all" in names:
         return [study for study in STUDIES if not lacking[study]]
@@ -159,6 +159,6 @@ def fitting_studies(sampler: Sampler, names: Sequence[str]) -> list[str]:
 
 
 def cells(sampler: Sampler, names: Sequence[str], asked: Grid) -> list[Cell]:
-    """All cells of these studies, over the values asked for."""
+    """All cells of these studies, over the requested values."""
     grid = grid_for(sampler, asked)
     return [cell for name in fitting_studies(sampler, names) for cell in STUDIES[name](grid, sampler)]
