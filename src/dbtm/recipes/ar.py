@@ -1,4 +1,4 @@
-"""Autoregressive models with the published settings. The trunk is causal and has no adaLN to fold but a constant."""
+"""Autoregressive models with the published settings. The trunk is causal; its adaLN reads a constant."""
 
 from dbtm.config import RunConfig
 from dbtm.methods.ar import Config, Options

@@ -1,7 +1,7 @@
-"""CANDI with the published settings, as the S-FLM suite has them for Sudoku and TinyGSM.
+"""CANDI with the published settings; for Sudoku and TinyGSM from the S-FLM suite.
 
 On OpenWebText the rates of misread tokens are those of the long run, .05 to .25; LM1B has the defaults. The published
-OpenWebText runs take 200,000 steps, the configuration's learning rate is 1e-3 and the script's 3e-4, which is taken.
+OpenWebText runs take 200,000 steps. The learning rate is 1e-3 in the configuration and 3e-4 in the script; we use 3e-4.
 Tokens are revealed with probability alpha; the released code's rate is alpha + (1 - alpha) / (V + 1).
 """
 

@@ -1,9 +1,9 @@
 """CFM with the published settings: AdamW 1e-4 without warm-up, clipping or EMA on LM1B.
 
-The released OpenWebText files (no published row) clip, decay weights and warm up; for how long is not said: 2,500 steps
-here. Sudoku and TinyGSM are not published: LM1B's optimizer, as long as the other runs. What differs from the released
-network beside the points of `peers`: its input, x / sqrt(V), goes through a matrix with a bias, ours through the
-embedding without one.
+The released OpenWebText files (no published row) clip, decay weights and warm up, for an unknown time: 2,500 steps
+here. Sudoku and TinyGSM are not published: we use LM1B's optimizer and the length of the other runs. Besides the points
+of `peers`, the network differs from the released one in its input: theirs, x / sqrt(V), goes through a matrix with a
+bias, ours through the embedding without one.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Text with the linear-time backbone (app:language-exp-details): delta-rule mixers, attention in every fourth block.
 
-Everything else is the attention recipe's, so that a pair of runs differs in the backbone alone.
+Everything else is from the attention recipe, so that a pair of runs differs only in the backbone.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ def owt_delta_ril() -> RunConfig:
 
 
 def text_delta() -> RunConfig:
-    """`text` with the linear-time backbone; it pays on sets of long sequences."""
+    """`text` with the linear-time backbone, for long sequences."""
     return _linear(text.text(), "text-delta")
 
 

@@ -1,7 +1,7 @@
 """DFM (PSD) with the published settings: 1M steps of the denoiser, then 200,000 (LM1B) or 100,000 of both terms.
 
-No code is published, and of the tables only LM1B and OpenWebText: what is open is read as in FMLM, the EMA is that of
-the others, and Sudoku and TinyGSM split their steps four to one. The network differs as in `peers`.
+No code is published, and tables only for LM1B and OpenWebText. Open points follow FMLM, the EMA follows the other
+methods, and Sudoku and TinyGSM split their steps four to one. The network differs as in `peers`.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Duo with the published settings: a curriculum over the first half of the run for text, none for reasoning.
 
-The published runs take the noise levels of the curriculum as they stand here; on other vocabularies they follow from
-the share of clean tokens at both ends. Its temperature is constant, as in the published scripts. Softened one-hots are
-made of the clean token and the 8 of the largest noise; the first published version sums over the whole vocabulary.
+The curriculum's noise levels are the published ones; on other vocabularies they follow from the share of clean tokens
+at both ends. Its temperature is constant, as in the published scripts. Softened one-hots consist of the clean token and
+the 8 tokens with the largest noise; the first published version sums over the whole vocabulary.
 """
 
 from dbtm.config import RunConfig

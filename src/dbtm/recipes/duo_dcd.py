@@ -1,8 +1,8 @@
 """Duo+DCD with the published settings: `--init` takes a run of the same set by Duo.
 
-Five rounds of 10,000 steps of 128, EMA .999. The averaged weights of the Duo run are taken, where the released code
-takes the live ones; the teacher has no dropout, where the released one keeps it. Sudoku and TinyGSM are not published:
-they have the settings of text, with noise levels that follow from the share of clean tokens.
+Five rounds of 10,000 steps of 128, EMA .999. We start from the averaged weights of the Duo run, the released code from
+the live ones; our teacher has no dropout, the released one keeps it. Sudoku and TinyGSM are not published: they use the
+settings of text, with noise levels from the share of clean tokens.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Duo+Di4C, our reading: `--init` takes a run of the same set by Duo or Duo+DCD.
 
-Only the absorbing code is public; these are its settings, with Duo's posterior for the teacher's step and all
+Only the absorbing code is public; these are its settings, with Duo's posterior for the teacher's step and with all
 positions active.
 """
 

@@ -2,8 +2,8 @@
 
 `--init` takes a run of the same set by FLM. 100,000 steps are the paper's; the public script has 1M, and the released
 LM1B weights are of step 550,000 of a student that started at random with beta2 = .999 (method.student=random). Sudoku
-and TinyGSM are not published: they have the settings of text, as long as FLM's runs there; the teacher of Sudoku has
-no caps, so the student has none.
+and TinyGSM are not published: they use the settings of text and the length of FLM's runs; the teacher of Sudoku has no
+caps, so the student has none.
 """
 
 from dbtm.config import RunConfig

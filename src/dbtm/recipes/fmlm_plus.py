@@ -1,6 +1,6 @@
 """FMLM+ with the published settings: one stage, caps of 50 on attention and 30 on the output.
 
-LM1B is not published: it has the settings of OpenWebText. The released script samples OpenWebText by 4 rounds of 32
+LM1B is not published: it uses the settings of OpenWebText. The released script samples OpenWebText by 4 rounds of 32
 substeps, the paper's rows have one substep per round.
 """
 

@@ -7,10 +7,10 @@ from dbtm.tasks.gsm8k.task import Gsm8k
 
 
 def tinygsm() -> RunConfig:
-    """tab:hyperparameters, column TinyGSM / GSM8K, with refinement in the loop as tab:gsm8k-nfe-ril has it.
+    """tab:hyperparameters, column TinyGSM / GSM8K, with refinement in the loop as in tab:gsm8k-nfe-ril.
 
     Its data: `dbtm data gsm8k --hub TinyGSM/TinyGSM --tokenizer HuggingFaceTB/SmolLM-135M --length 512 --out DIR`. The
-    text gives a global batch of 256 to reasoning, the table 512 to TinyGSM: the table is followed.
+    paper's text has a global batch of 256 for reasoning, its table 512 for TinyGSM: we follow the table.
     """
     return RunConfig(
         recipe="tinygsm",
@@ -36,12 +36,12 @@ def gsm_small() -> RunConfig:
 
     Its data: `dbtm data gsm8k FILE.jsonl ... --plain --renumber 4 --length 192 --out DIR`.
 
-    Rounds are supervised one at a time, each from a program of which some share is known, any share: a rollout would
-    see fewer problems in the same time. A question has one program, so that no share is too small to be taught.
+    Rounds are supervised one at a time, each from a program with any share of known tokens: a rollout would see fewer
+    problems in the same time. A question has one program, so any share can be supervised.
 
-    There is no transport term. A question has one program, whatever the noise, so that there is nothing to transport;
-    with the term the map did not learn to copy the question's numbers. A short convolution helps it to find them: what
-    a number stands for is told by its neighbours (results/gsm-study.json).
+    There is no transport term: a question has one program for all noise, so there is nothing to transport; with the
+    term the map did not learn to copy the question's numbers. A short convolution helps it to find them, as the
+    neighbours of a number tell its meaning (results/gsm-study.json).
     """
     return RunConfig(
         recipe="gsm-small",

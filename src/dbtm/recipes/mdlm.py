@@ -1,7 +1,7 @@
 """MDLM with the published settings.
 
-The mask is an id behind the task's tokens, on LM1B too, where the published runs use BERT's own inside the vocabulary.
-The published budgets of k steps take one evaluation more for a clean-up; ours take k, the last of them to no noise.
+The mask is an extra id after the task's tokens, also on LM1B, where the published runs use BERT's mask token. The
+published budgets of k steps use one more evaluation for a clean-up; ours use k, the last of them to zero noise.
 """
 
 from dbtm.config import RunConfig

@@ -1,6 +1,6 @@
 """MDLM+Di4C with the published settings: `--init` takes a run of the same set by MDLM or, as published, MDLM+SDTT.
 
-16 latents per sequence and batches of 2: at equal compute it sees a sixteenth of the sequences that SDTT does. The
+16 latents per sequence and batches of 2: at equal compute it sees a sixteenth of SDTT's sequences. The
 step counts of text, 20,000 and 50,000, are a third party's. Sudoku and TinyGSM are not published.
 """
 

@@ -2,8 +2,8 @@
 
 Eight rounds of 10,000 steps of 128, to 8 steps of the teacher in one evaluation (published students: 7 rounds). The
 learning rate is that of the released configuration; two other papers report 6e-5. The teacher is stepped at t and
-t - Delta; `method.released_times=true` takes the times of the released code. Sudoku and TinyGSM are not published: they
-have the settings of text.
+t - Delta; `method.released_times=true` uses the times of the released code. Sudoku and TinyGSM are not published: they
+use the settings of text.
 """
 
 from typing import Any

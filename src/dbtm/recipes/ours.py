@@ -1,4 +1,4 @@
-"""What our own recipes share, apart from the paper's: settings that trained faster than its table does."""
+"""Common settings of our own recipes, which train faster than the paper's."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def model(width: int, depth: int, heads: int, **others: Any) -> ModelConfig:
         width=width,
         depth=depth,
         heads=heads,
-        cond_dim=1,  # of a constant: plain learned shifts, scales and gates
+        cond_dim=1,  # a constant: plain learned shifts, scales and gates
         dropout=0.0,
         softcap=0.0,
         gate_init=0.5,

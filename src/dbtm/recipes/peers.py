@@ -1,9 +1,9 @@
-"""What the published runs of other methods share: data, trunk and optimizer, as their released code has them.
+"""Common settings of the published runs of other methods: data, trunk and optimizer, as in their released code.
 
 The trunk is ours: a DiT of the same width, depth and heads, pre-norm, rotary, adaLN, feed-forward of four widths and
-dropout .1. It differs from the published ones in these points: the embedding starts from a normal distribution and not
-from a uniform one; where a method knows no time, adaLN reads a learned constant and not the embedding of time 0; and
-the softcap on attention logits is off but for the methods that publish one.
+dropout .1. It differs from the published ones in these points: the embedding starts from a normal instead of a uniform
+distribution; for methods without time, adaLN reads a learned constant instead of the embedding of time 0; and the
+softcap on attention logits is off except for the methods that publish one.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ def owt(method: MethodConfig, sample: SampleConfig, **train: Any) -> RunConfig:
 
 
 def sudoku(method: MethodConfig, sample: SampleConfig, **train: Any) -> RunConfig:
-    """Sudoku: 48,000 puzzles of each difficulty, 20,000 steps of 256."""
+    """Sudoku: 48,000 puzzles per difficulty, 20,000 steps of 256."""
     chosen = {"steps": 20_000, "batch": 256, "evaluate_every": 2_000}
     return _run("sudoku", Sudoku(augment=False), SUDOKU, method, sample, chosen | train)
 

@@ -1,7 +1,7 @@
 """Mazes, graph colouring and 3-SAT: each for one GPU, and in a small size for a CPU.
 
-The answer is a function of the problem, as in Sudoku, so that the transport term has no part in it; in half of the rows
-rollouts hold the map's own choices (docs/reasoning.md).
+The answer is a function of the problem, as in Sudoku, so there is no transport term; in half of the rows rollouts hold
+the map's own choices (docs/reasoning.md).
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ def _axes(task: Reasoning) -> tuple[int, ...]:
 
 
 def _on_a_gpu(task: Reasoning, batch: int) -> RunConfig:
-    """As the recipe `sudoku`: 8 blocks applied twice, at most 8M parameters."""
+    """As in the recipe `sudoku`: 8 blocks applied twice, at most 8M parameters."""
     return RunConfig(
         recipe=task.name,
         task=task,
@@ -53,7 +53,7 @@ def _method(depth: int, quality: QualityConfig) -> Config:
 
 
 def _on_a_cpu(task: Reasoning) -> RunConfig:
-    """So small that a few hundred steps, less than a minute of one core, begin to show what it learns."""
+    """Small: a few hundred steps, less than a minute on one core, begin to show what it learns."""
     big = _on_a_gpu(task, batch=96)
     return replace(
         big,
@@ -77,7 +77,7 @@ def maze_mini() -> RunConfig:
 
 
 def colouring() -> RunConfig:
-    """30 nodes, 3 colours, 4.5 neighbours in the mean: a little below where large graphs stop having a colouring."""
+    """30 nodes, 3 colours, 4.5 neighbours on average: just below the limit for large graphs to have a colouring."""
     return _on_a_gpu(Colouring(), batch=512)
 
 

@@ -1,7 +1,7 @@
 """S-FLM with the published settings: the truncated signal with its adaptive clock.
 
-Which variant gave the published Sudoku row is not known. The trunk is the DiT of the other methods without an embedding
-layer; the weight-normalised trunk that was also published for TinyGSM is left out.
+It is not known which variant gave the published Sudoku row. The trunk is the DiT of the other methods without an
+embedding layer; the weight-normalised trunk, also published for TinyGSM, is left out.
 """
 
 from dbtm.config import RunConfig

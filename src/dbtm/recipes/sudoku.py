@@ -45,7 +45,7 @@ def sudoku() -> RunConfig:
 
 
 def _method(depth: int, quality: QualityConfig) -> Config:
-    """Ours: rollouts are most of the objective, half of the rows go on after the first round."""
+    """Ours: rollouts are most of the objective, half of the rows continue after the first round."""
     return Config(
         path=PathConfig(t_anchor=0.69, coupling="independent"),
         loss=LossConfig(interpolant_fraction=0.25, boundary_fraction=0.125),
@@ -55,12 +55,12 @@ def _method(depth: int, quality: QualityConfig) -> Config:
 
 
 def sudoku_hard() -> RunConfig:
-    """Ours for the hardest puzzles, first stage: hard puzzles beside ordinary ones, rollouts that hold the map's own
-    mistakes and take them back, the quality head everywhere, a round that reads the one before, and a number of loops
-    that is drawn in every step. Start from the weights of `sudoku` (`--init sudoku`).
+    """Ours for the hardest puzzles, first stage: hard and ordinary puzzles, rollouts that hold the map's own mistakes
+    and correct them, the quality head everywhere, rounds that read the previous one, and a random number of loops per
+    step. Start from the weights of `sudoku` (`--init sudoku`).
 
-    The answer is a function of the clues: no transport. Puzzles that take a solver 20 guesses and more are slow to make
-    (0.4 s each on one core), so that pools are small and symmetries many.
+    The answer is a function of the clues, so there is no transport. Puzzles with 20 guesses or more are slow to make
+    (0.4 s each on one core), so pools are small and symmetries many.
     """
     base = sudoku()
     ril = RilConfig(weight=1.0, depths=(6,), kappa=0.9, later_fraction=0.5, own=0.5, uncommit=True, quality_on="all")
@@ -77,7 +77,7 @@ def sudoku_hard() -> RunConfig:
 
 
 def sudoku_hard_2() -> RunConfig:
-    """Second stage: other puzzles, hard ones above all, longer rollouts, more of the map's own mistakes."""
+    """Second stage: new puzzles, mostly hard ones, longer rollouts, more of the map's own mistakes."""
     first = sudoku_hard()
     assert isinstance(first.method, Config)
     ril = replace(first.method.ril, depths=(8,), own=0.75)
@@ -92,7 +92,7 @@ def sudoku_hard_2() -> RunConfig:
 
 
 def sudoku_mini() -> RunConfig:
-    """4 x 4 grids: two CPU cores learn to solve held-out puzzles in minutes. The quick way to try training."""
+    """4 x 4 grids: learns to solve held-out puzzles in minutes on two CPU cores. The quick way to try training."""
     task = Sudoku(box=2, clues=((4, 8),), pool=20_000, augment=False, evaluate_clues=5)
     axis = task.layout.digits + 1
     big = sudoku()

@@ -8,8 +8,8 @@ from dbtm.tasks.toy import Categorical, Markov
 def simplex() -> RunConfig:
     """The 2-simplex: transport, anchor, boundary. The learned map is compared with the exact flow's basins.
 
-    t* is a statement about large vocabularies; for V = 3 (t* = .6) an anchor from t = .3 on agrees best with the exact
-    map (`dbtm theory learned` draws it).
+    t* holds for large vocabularies; for V = 3 (t* = .6) an anchor from t = .3 on agrees best with the exact map (`dbtm
+    theory learned` draws it).
     """
     return RunConfig(
         recipe="simplex",
@@ -37,9 +37,9 @@ def simplex() -> RunConfig:
 
 
 def markov() -> RunConfig:
-    """A Markov chain: one-step samples must know that neighbours depend on each other.
+    """A Markov chain: one-step samples must model the dependence of neighbours.
 
-    As on the 2-simplex, an anchor that starts before t* (.67 for V = 8) serves a small vocabulary best.
+    As on the 2-simplex, an anchor that starts before t* (.67 for V = 8) is best for a small vocabulary.
     """
     return RunConfig(
         recipe="markov",
