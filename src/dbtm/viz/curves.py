@@ -1,8 +1,8 @@
-"""Figures of what runs measured on the way: perplexity and entropy (fig:onpolicy-gate-lm1b), puzzles solved
+"""Figures of metrics during training: perplexity and entropy (fig:onpolicy-gate-lm1b), puzzles solved
 (fig:sudoku-solve-acc) and every other number of the quick evaluations, over the steps of training.
 
-They are read from `metrics.jsonl`, where an evaluation's numbers are called `eval/NAME`. A budget is the last part of a
-name (`perplexity_4`), `data` in its place is what held-out data has: it is drawn as a dotted line.
+They are read from `metrics.jsonl`, where an evaluation's numbers are called `eval/NAME`. The last part of a name is the
+budget (`perplexity_4`), or `data` for held-out data, which is drawn as a dotted line.
 """
 
 import json
@@ -33,13 +33,13 @@ class Series(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run by its label, with the series of all that its metrics hold, by name."""
+    """A run with its label and the series of all its metrics, by name."""
 
     label: str
     series: Mapping[str, Series]
 
     def evaluations(self) -> dict[str, Series]:
-        """What the quick evaluations measured, without the prefix."""
+        """The series of the quick evaluations, without the prefix."""
         return {
             name.removeprefix(PREFIX): each
             for name, each in self.series.items()
@@ -48,7 +48,7 @@ class Run(NamedTuple):
 
 
 def read_run(folder: Path, label: str | None = None) -> Run:
-    """A run's metrics. Lines that a kill cut off are left out, and values that are no finite numbers."""
+    """A run's metrics, without lines cut off by a kill and values that are not finite."""
     path = folder / METRICS
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -63,7 +63,7 @@ def read_run(folder: Path, label: str | None = None) -> Run:
         if not isinstance(record, dict) or not is_whole(step := record.pop("step", None), 0, 10**15):
             continue
         for name, value in record.items():
-            if is_number(value) and abs(value) < 1e100:  # beyond it no axis has ticks
+            if is_number(value) and abs(value) < 1e100:  # larger values break the axis ticks
                 each = series.setdefault(name, Series([], []))
                 each.steps.append(step)
                 each.values.append(float(value))
@@ -71,7 +71,7 @@ def read_run(folder: Path, label: str | None = None) -> Run:
 
 
 def split(name: str) -> tuple[str, str]:
-    """A measure and its budget: perplexity_4 is perplexity at 4, solved_4_clues35 is solved_clues35 at 4."""
+    """A metric and its budget: perplexity_4 is perplexity at 4, solved_4_clues35 is solved_clues35 at 4."""
     parts = name.split("_")
     for at in reversed(range(1, len(parts))):
         if parts[at].isdigit() or parts[at] in ("all", "data"):
@@ -80,7 +80,7 @@ def split(name: str) -> tuple[str, str]:
 
 
 def headlines(runs: Iterable[Run]) -> list[str]:
-    """The names that are worth a panel: the measures of `HEADLINES` where there are any, else all."""
+    """The names of the default panels: the metrics in `HEADLINES` if there are any, else all."""
     names = list(dict.fromkeys(name for run in runs for name in run.evaluations()))
     drawn = [name for name in names if split(name)[1] != "data"]
     chosen = [
@@ -93,8 +93,8 @@ def headlines(runs: Iterable[Run]) -> list[str]:
 
 
 def draw_training(runs: Sequence[Run], names: Sequence[str] = ()) -> Figure:
-    """Losses beside the evaluations: the loss in training, the validation loss, and the headlines, unless `names` says
-    which. A term of the loss is called by its own name.
+    """Losses and evaluations: `names`, or by default the training loss, the validation loss and the headlines. A term
+    of the loss has its own name.
     """
     told = [Run(run.label, {**_as_evaluations(run), **run.series}) for run in runs]
     known = {name for run in told for name in run.evaluations()}
@@ -111,10 +111,10 @@ def _as_evaluations(run: Run) -> dict[str, Series]:
 
 
 def draw_evaluations(runs: Sequence[Run], names: Sequence[str] = ()) -> Figure:
-    """A panel per number, a line per run; `names` are those of the quick evaluations, as perplexity_1."""
+    """A panel per number, a line per run; `names` are those of the quick evaluations, such as perplexity_1."""
     known = list(dict.fromkeys(name for run in runs for name in run.evaluations()))
     if not known:
-        raise UsageError("no evaluation on the way: set train.evaluate_every (and task.judge for perplexities)")
+        raise UsageError("the runs have no evaluations: set train.evaluate_every (and task.judge for perplexities)")
     for name in names:
         if name not in known:
             raise UsageError(f"no run has measured '{name}'{nearest(name, known)}")
@@ -136,7 +136,7 @@ def draw_evaluations(runs: Sequence[Run], names: Sequence[str] = ()) -> Figure:
 
 
 def title(name: str) -> str:
-    """In words: solved_4_clues35 is `solved, 35 clues, 4 NFE`."""
+    """A title: solved_4_clues35 is `solved, 35 clues, 4 NFE`."""
     measure, budget = split(name)
     measure, _, clues = measure.partition("_clues")
     words = [literal(measure.replace("_", " ")), f"{clues} clues" if clues else "", f"{budget} NFE" if budget else ""]

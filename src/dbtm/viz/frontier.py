@@ -17,8 +17,8 @@ _MARKS = "osD^vP"
 
 
 def draw_frontiers(sweeps: Sequence[Curves], judge: str) -> Figure:
-    """Points of all settings, pale, and the frontier of each sweep; real text as a star and its entropy dotted. The two
-    bests of a sweep are ringed: the paper's by a circle, the best near real text's entropy by a square.
+    """Points of all settings, pale, and the frontier of each sweep; real text as a star and its entropy dotted. Two
+    points of a sweep are marked: the paper's best by a circle, the best near real text's entropy by a square.
     """
     budgets = sorted({nfe for each in sweeps for nfe in each.points})
     with mpl.rc_context(RC):
@@ -37,12 +37,12 @@ def draw_frontiers(sweeps: Sequence[Curves], judge: str) -> Figure:
         _log_axis(panels[0])
         panels[0].set_ylabel(f"perplexity under {literal(judge)}")
         names = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels())}
-        panels[-1].legend([*names.values()], [*names], loc="upper left")  # what only another panel has, too
+        panels[-1].legend([*names.values()], [*names], loc="upper left")  # also entries of other panels
     return figure
 
 
 def literal(name: str) -> str:
-    """A folder's or a judge's name as it is: neither formulas nor control characters."""
+    """A folder's or a judge's name as plain text: no formulas, no control characters."""
     return one_line(name).replace("$", r"\$").lstrip("_")  # matplotlib leaves labels with a first _ out
 
 
@@ -71,7 +71,7 @@ def _log_axis(panel: Axes) -> None:
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """STEM.png and STEM.svg, each whole or not at all, without a date inside."""
+    """Write STEM.png and STEM.svg atomically, without a date."""
     from dbtm.core.atomic import write_bytes
 
     paths = []

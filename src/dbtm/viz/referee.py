@@ -1,6 +1,6 @@
 """Figures of a comparison: quality against network evaluations, and against FLOPs per sample.
 
-Every method has a colour, a mark and a line of its own, and its name at the end of its line. Bars are the intervals.
+Each method has its own colour, mark and line style, and its name at the end of its line. Bars are intervals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 from dbtm.evals.referee.tables import floor_of
 from dbtm.viz.theory.style import INK, RC, new_figure
 
-# Okabe and Ito's hues, of a lightness that reads on white and on black; with marks and lines, no two entries are alike.
+# Okabe and Ito's hues, readable on white and on black; with marks and lines, all entries differ.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#3FA0DC", "#7A6BD0", "#8A8A8A")
 MARKS = "osD^vPX*"
 STROKES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
@@ -82,7 +82,7 @@ def draw_quality(document: Mapping[str, Any], cost: str) -> Figure:
 
 
 def _line(axes: Axes, line: Line, number: int, metric: Mapping[str, Any], aside: float) -> None:
-    """Moved aside a little, so that bars at the same cost stand side by side."""
+    """Shift a little, so that bars at the same cost do not overlap."""
     colour, mark = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
     below = [max(0.0, y - low) for y, low in zip(line.y, line.low)]
     above = [max(0.0, high - y) for y, high in zip(line.y, line.high)]
@@ -110,11 +110,11 @@ def _floor(axes: Axes, document: Mapping[str, Any]) -> None:
 
 
 def _names(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
-    """Names at the right, each at the height of its line's end or, where ends are close, as near as they fit."""
+    """Names at the right, each at the height of its line's end, or as near as they fit."""
     if not lines:
         axes.annotate("no numbers yet", (0.5, 0.5), xycoords="axes fraction", ha="center", color=INK)
         return
-    figure.canvas.draw()  # the limits are known from here on
+    figure.canvas.draw()  # sets the axis limits
     to_axes = axes.transData + axes.transAxes.inverted()
     ends = [(to_axes.transform((line.x[-1], line.y[-1]))[1], number) for number, line in enumerate(lines)]
     heights = spread([height for height, _ in ends], 0.052)
@@ -135,7 +135,7 @@ def _names(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Heights at least `gap` apart, in the same order, moved as little as a single pass up and down can."""
+    """Heights at least `gap` apart, in the same order, moved little, by one pass up and down."""
     order = sorted(range(len(heights)), key=heights.__getitem__)
     placed = [min(max(heights[i], 0.0), 1.0) for i in order]
     for i in range(1, len(placed)):

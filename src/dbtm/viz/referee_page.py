@@ -22,7 +22,7 @@ STYLES = ("base.css", "viewer.css", "referee.css")
 
 
 class Shown(NamedTuple):
-    """One method's trace, as its view draws it."""
+    """One method's trace, for its view."""
 
     label: str
     facts: str
@@ -39,7 +39,7 @@ def text_trace(label: str, facts: str, sample: Sample) -> Shown:
 
 
 class Words(NamedTuple):
-    """A table of words."""
+    """A text table."""
 
     title: str
     head: Sequence[str]
@@ -73,7 +73,7 @@ def referee_page(
 
 
 def inline_svg(figure: Figure) -> str:
-    """The figure without a background, its ink in the colour of the page's text."""
+    """The figure without a background, its lines in the colour of the page's text."""
     with mpl.rc_context(RC):
         data = drawn(figure, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = data.decode()

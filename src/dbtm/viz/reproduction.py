@@ -15,12 +15,12 @@ GIVEN, COMMITTED, REFINING = "#8080a0", "#0085B8", "#6B67EE"  # the paper's colo
 _MARKS = "osD^vP"
 _COLUMNS = 96  # characters of a line of text
 _FONT = 7.6  # points
-_CHARACTER = 0.602 * _FONT / 72  # inches: the width of the monospaced font that matplotlib brings along
+_CHARACTER = 0.602 * _FONT / 72  # inches: character width of matplotlib's monospaced font
 Curve = tuple[Sequence[float], Sequence[float]]
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], x: str, y: str) -> Figure:
-    """A panel each, a line per curve."""
+    """One panel each, one line per curve."""
     with mpl.rc_context(RC):
         figure = new_figure(1.0 + 2.8 * max(1, len(panels)), 2.8)
         axes = figure.subplots(1, max(1, len(panels)), squeeze=False)[0]
@@ -66,7 +66,7 @@ def _grid(ax: Axes, side: int) -> None:
 
 
 def draw_texts(panels: Mapping[str, tuple[Sequence[str], Sequence[bool] | None]]) -> Figure:
-    """Texts below each other; where commits are known, pieces in their colours: committed turquoise, others purple."""
+    """Texts below each other; if commits are known, committed pieces are turquoise, others purple."""
     lines = {title: _lines(*content) for title, content in panels.items()}
     rows = sum(len(each) + 2 for each in lines.values())
     height = 0.14 * rows + 0.2
@@ -95,7 +95,7 @@ def draw_texts(panels: Mapping[str, tuple[Sequence[str], Sequence[bool] | None]]
     return figure
 
 
-Piece = tuple[int, str, str]  # where it starts, in characters, and its colour
+Piece = tuple[int, str, str]  # start in characters, text, colour
 
 
 def _lines(pieces: Sequence[str], committed: Sequence[bool] | None) -> list[list[Piece]]:
@@ -118,7 +118,7 @@ def _lines(pieces: Sequence[str], committed: Sequence[bool] | None) -> list[list
 
 
 def _without_padding(pieces: Sequence[str]) -> Sequence[str]:
-    """Without the run of equal pieces at the end, of which one is kept."""
+    """Keep only one of the equal pieces at the end."""
     end = len(pieces)
     while end > 1 and pieces[end - 1] == pieces[end - 2]:
         end -= 1

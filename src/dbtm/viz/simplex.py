@@ -12,7 +12,7 @@ from dbtm.core.atomic import write_bytes
 from dbtm.theory.flow import transport_map
 from dbtm.viz.theory.style import VERTEX_COLOURS, draw_triangle, new_figure, plane_grid
 
-REACH = 1.2  # beyond the triangle, in its sides: where most of the noise starts
+REACH = 1.2  # margin around the triangle, in sides: most of the noise starts there
 # argmax T(x), shape (N,), for points x of shape (N, 3)
 VertexOf = Callable[[np.ndarray], np.ndarray]
 
@@ -33,12 +33,12 @@ def draw_learned_beside_exact(learned_vertex: VertexOf, p: tuple[float, ...], ce
         axis.imshow(image, origin="lower", extent=extent, cmap=colours, vmin=0, vmax=2, alpha=0.75)
         axis.set(title=title, xlim=extent[:2], ylim=extent[2:])
     same = np.mean(learned == exact)
-    figure.suptitle(f"Where noise goes on the 2-simplex (plane $\\sum x = 1$; {same:.1%} of the area agrees)")
+    figure.suptitle(f"Destination of noise on the 2-simplex (plane $\\sum x = 1$; {same:.1%} of the area agrees)")
     return figure
 
 
 def save_learned_beside_exact(learned_vertex: VertexOf, p: tuple[float, ...], path: Path, cells: int = 160) -> Path:
-    """Write the drawing as a PNG, complete or not at all."""
+    """Write the drawing as a PNG, atomically."""
     data = BytesIO()
     draw_learned_beside_exact(learned_vertex, p, cells).savefig(data, format="png", dpi=150)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Every token's part of a text: joined, the parts are the text as the tokenizer writes it.
+"""Each token's part of a text: joined, the parts are the tokenizer's text.
 
-Tokens are not pieces of text. A character may be spread over several of them (byte-level BPE), and whether a space
-stands before a word depends on what is before it (WordPiece). So a token's part is what it adds to the text of its
-neighbours; a character belongs to the token that completes it, and the others of its tokens have an empty part.
+Tokens are not pieces of text. A character may need several of them (byte-level BPE), and a space before a word depends
+on the token before it (WordPiece). So a token's part is what it adds to the text of its neighbours; a character belongs
+to the token that completes it, and its other tokens have an empty part.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from dbtm.tasks.base import Task
 
 END, PAD, BLANK = "∎", "▫", "░"
-BEFORE, AFTER = 8, 4  # neighbours that matter: a character has at most four bytes
+BEFORE, AFTER = 8, 4  # relevant neighbours: a character has at most four bytes
 
 
 Place = tuple[int, tuple[int, ...]]
-"""A token among its neighbours: where it is in a window, and the window."""
+"""A token in its context: its place in a window, and the window."""
 
 
 def speller_of(task: "Task") -> Callable[[np.ndarray], list[str]]:
-    """How a task's tokens are spelled: as words where it has some, else as numbers."""
+    """Spells a task's tokens: as words if it has some, else as numbers."""
     from dbtm.tasks.gsm8k.task import Gsm8k
     from dbtm.tasks.own import Own
     from dbtm.tasks.text.task import Text
@@ -72,9 +72,9 @@ class Speller:
 
 
 def parts(tokenizer: "Tokenizer", ids: list[int], known: dict[Place, str] | None = None) -> list[str]:
-    """Every token's part of the decoded text, from the text up to it and beyond it, in a window around it.
+    """Each token's part of the decoded text, from the text up to it and beyond it, in a window around it.
 
-    `known` remembers parts: from round to round of a trace, most tokens and their neighbours stay the same.
+    `known` caches parts: most tokens and their neighbours stay the same from round to round.
     """
     known, places = {} if known is None else known, list[Place]()
     for i in range(len(ids)):
@@ -89,5 +89,5 @@ def parts(tokenizer: "Tokenizer", ids: list[int], known: dict[Place, str] | None
 
 
 def _agree(beginning: str, whole: str) -> int:
-    """How much of a beginning still stands when more is known: half a character does not."""
+    """Length of the beginning that later tokens do not change: half a character does not count."""
     return next((i for i, (a, b) in enumerate(zip(beginning, whole)) if a != b), min(len(beginning), len(whole)))

@@ -1,4 +1,4 @@
-"""A Sudoku's trace as one HTML file that replays it: no network, no fonts or scripts from elsewhere."""
+"""A Sudoku's trace as one HTML file that replays it: no network, no external fonts or scripts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def sudoku_page(puzzle_C: np.ndarray, states: Sequence[GridState], meta: Mapping
 
 
 def grid_document(state: GridState) -> dict[str, Any]:
-    """A round as the viewer reads it."""
+    """A round in the viewer's format."""
     committed_C = state.committed_C
     return {
         "values": np.asarray(state.values_C).tolist(),

@@ -1,10 +1,10 @@
 """A Sudoku's trace in the terminal: one grid per round, side by side as far as the width allows.
 
 Three kinds of cells: clues (gray), committed (turquoise, bold) and still refining (purple, with a question mark).
-Without colour, as in a pipe or under NO_COLOR, committed digits carry a stroke: ` 5 ` is a clue, ` 5'` committed,
-` 5?` refining. A clue that the model has copied wrongly is shown as ` 5!`, and a digit that was committed in the round
-before and is not any more, as when the model does not confirm its answer, as ` 5~`. A trace of many rounds, as of a
-model that writes one token per round, is shown at a dozen of them.
+Without colour, as in a pipe or under NO_COLOR, committed digits have an apostrophe: ` 5 ` is a clue, ` 5'` committed,
+` 5?` refining. A clue that the model copied wrongly is ` 5!`. A digit that was committed in the previous round and no
+longer is, as when the model does not confirm its answer, is ` 5~`. Of a trace of many rounds, such as one token per
+round, a dozen are shown.
 """
 
 import math
@@ -21,16 +21,16 @@ from dbtm.viz.states import GridState, left_out, progress_of, spaced
 
 
 class Look(NamedTuple):
-    """How one kind of cell is drawn."""
+    """The style of one kind of cell."""
 
     style: str
     mark: str
-    """Behind the digit."""
+    """After the digit."""
     plain_mark: str
-    """Behind the digit where there is no colour."""
+    """After the digit, without colour."""
 
 
-# The paper's colours, but for the clues: its #4a4a6a cannot be read on a dark terminal.
+# The paper's colours, except for clues: its #4a4a6a is unreadable on a dark terminal.
 LOOKS = {
     "clue": Look("#8080a0", " ", " "),
     "committed": Look("bold #0085B8", " ", "'"),
@@ -42,8 +42,8 @@ LOOKS = {
 
 
 def kinds(puzzle_C: np.ndarray, state: GridState, before: GridState | None = None) -> list[str]:
-    """The kind of every cell, a key of `LOOKS`, given the round before. A clue stays in its cell until something is
-    written there.
+    """The kind of each cell, a key of `LOOKS`, given the previous round. A clue stays in its cell until the model
+    writes there.
     """
     committed_C, before_C = (
         np.zeros(len(puzzle_C), bool) if round_ is None or round_.committed_C is None else round_.committed_C
@@ -63,13 +63,13 @@ def _kind(clue: int, value: int, committed: bool, was_committed: bool, unscored:
     return "refining" if value or not unscored else "empty"
 
 
-# stroke across, stroke down, an empty cell, corners; ASCII for an output that has no others
+# horizontal, vertical, empty cell, corners; ASCII if the output has no box characters
 FRAME, ASCII = "─│·┌┬┐├┼┤└┴┘", "-|.+++++++++"
 
 
 @dataclass(frozen=True)
 class SudokuTrace:
-    """What rich prints for a trace: `console.print(SudokuTrace(puzzle, states))`."""
+    """A trace as a rich renderable: `console.print(SudokuTrace(puzzle, states))`."""
 
     puzzle_C: np.ndarray
     states: Sequence[GridState]
@@ -100,7 +100,7 @@ class SudokuTrace:
 
 
 def legend(present: set[str], colour: bool) -> Text:
-    """One line that explains the kinds of cells that are there."""
+    """The legend of the kinds of cells present, in one line."""
     entries = [
         Text.assemble((f"5{_mark(kind, colour)}".strip(), LOOKS[kind].style), f" {kind}")
         for kind in LOOKS

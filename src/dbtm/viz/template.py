@@ -1,4 +1,4 @@
-"""A page from its template: one HTML file with the viewer in it, no network, no fonts or scripts from elsewhere."""
+"""A page from its template: one HTML file with the viewer in it, no network, no external fonts or scripts."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ def read_asset(name: str) -> str:
 
 
 def join_modules(names: Iterable[str]) -> str:
-    """Modules as one script, each behind those that it imports: a file that is opened from a disk may import nothing.
+    """Modules as one script, each after those that it imports: a page opened from disk cannot import modules.
 
     Their top-level names must differ (tests/viz/test_template.py).
     """
@@ -32,12 +32,12 @@ def join_modules(names: Iterable[str]) -> str:
 
 
 def digest(text: str) -> str:
-    """How a content security policy names an inline style or script."""
+    """The content security policy's hash of an inline style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def as_script_data(data: Any) -> str:
-    """JSON in which "<" is written as its code, so that nothing in it can end the script element it stands in."""
+    """JSON with "<" escaped, so that it cannot end its script element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
@@ -59,6 +59,6 @@ def fill_template(title: str, meta: Mapping[str, object], data: Any, view: str) 
         "STYLE_SHA": digest(style),
         "SCRIPT_SHA": digest(script),
     }
-    # split at the fields and join once, so that text such as @@DATA@@ inside a field stays what it is
+    # split at the fields and join once, so that text such as @@DATA@@ inside a field is not replaced
     parts = read_asset("replay.html").split("@@")
     return visible("".join(fields[part] if index % 2 else part for index, part in enumerate(parts)))

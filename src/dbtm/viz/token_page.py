@@ -1,4 +1,4 @@
-"""Traces of texts as one HTML file that replays them: no network, no fonts or scripts from elsewhere."""
+"""Traces of texts as one HTML file that replays them: no network, no external fonts or scripts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def token_page(samples: Sequence[Sample], meta: Mapping[str, object], code: bool
 
 
 def sample_document(sample: Sample) -> dict[str, Any]:
-    """A sample as the viewer reads it."""
+    """A sample in the viewer's format."""
     return {
         "question": sample.question,
         "facts": list(sample.facts.items()),
@@ -31,7 +31,7 @@ def sample_document(sample: Sample) -> dict[str, Any]:
 
 
 def text_document(sample: Sample, state: TextState) -> dict[str, Any]:
-    """A round as the viewer reads it; `kinds` holds the first letter of every token's kind."""
+    """A round in the viewer's format; `kinds` has the first letter of each token's kind."""
     score = scores(state.score_L)
     return {
         "parts": state.parts_L[sample.first :],

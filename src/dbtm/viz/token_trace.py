@@ -1,8 +1,8 @@
 """The trace of a text in the terminal, round by round; `token_page` shows the same in a browser.
 
 Three kinds of text, in the paper's colours: given (gray), committed (turquoise) and still refining (purple). Without
-colour, as in a pipe or under NO_COLOR, brackets tell them apart: «given» committed ‹refining›. Where there is no token
-yet stands a mark. A trace of many rounds, as of a model that writes one token per round, is shown at a dozen of them.
+colour, as in a pipe or under NO_COLOR, brackets distinguish them: «given» committed ‹refining›. A position without a
+token has a mark. Of a trace of many rounds, such as one token per round, a dozen are shown.
 """
 
 import re
@@ -22,28 +22,28 @@ from dbtm.viz.states import TextState, left_out, progress_of, spaced
 
 @dataclass(frozen=True)
 class Sample:
-    """One text and how it came about."""
+    """One text and its rounds."""
 
     given_L: np.ndarray
     """Which tokens were given."""
     states: Sequence[TextState]
     """At least one: the last is the result."""
     question: str = ""
-    """What was given and is not shown again in every round: `first` tokens."""
+    """The given text that is not repeated in every round: `first` tokens."""
     first: int = 0
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
-        """How many tokens are generated."""
+        """Number of generated tokens."""
         return int((~self.given_L).sum())
 
     def committed(self, state: TextState) -> int | None:
-        """How many of the generated tokens are committed; None where the method has no commits."""
+        """Number of committed generated tokens; None if the method has no commits."""
         return None if state.committed_L is None else int((state.committed_L & ~self.given_L).sum())
 
     def settled_states(self) -> list[TextState]:
-        """The states, of which the last is committed throughout where the method has no commits."""
+        """The states; if the method has no commits, the last one is fully committed."""
         return [*self.states[:-1], self.states[-1].settled()]
 
 
@@ -51,7 +51,7 @@ class Sample:
 
 
 def sample_of(trace: Trace, b: int, spell: Callable[[np.ndarray], list[str]], vocab: int, **more: Any) -> Sample:
-    """Sample b of a trace, its tokens spelled; where no rounds were kept, the result is the only state.
+    """Sample b of a trace, its tokens spelled; without saved rounds, the result is the only state.
 
     `more` are fields of the Sample.
     """
@@ -66,8 +66,8 @@ def text_state(round_: Round, b: int, spell: Callable[[np.ndarray], list[str]], 
 
 
 def blanks(round_: Round, b: int, vocab: int) -> np.ndarray:
-    """Where sample b has no token yet, (L,): ids outside 0..vocab - 1 stand for none, and a method with commits and
-    without scores proposes nothing beyond what it has committed.
+    """Positions of sample b without a token yet, (L,): ids outside 0..vocab - 1 mean none, and a method with commits
+    but without scores has no tokens beyond the committed ones.
     """
     tokens_L = round_.tokens[b]
     blank_L = (tokens_L < 0) | (tokens_L >= vocab)
@@ -75,9 +75,9 @@ def blanks(round_: Round, b: int, vocab: int) -> np.ndarray:
 
 
 def rounds_of(trace: Trace, b: int) -> list[Round]:
-    """The rounds in which sample b took part: as many as it had network evaluations, up to its last change.
+    """The rounds of sample b: as many as its network evaluations, up to its last change.
 
-    Samples of one batch may finish early or, token by token behind a longer prompt, begin late.
+    Samples of one batch may finish early, or begin late after a longer prompt.
     """
     if not trace.rounds or not trace.nfe[b]:
         return [Round(trace.tokens, np.ones_like(trace.prompt))]
@@ -97,7 +97,7 @@ def _same(one: Round, other: Round, b: int) -> bool:
 
 
 class Look(NamedTuple):
-    """How one kind of text is drawn; the brackets where there is no colour."""
+    """The style of one kind of text; the brackets are for output without colour."""
 
     style: str
     opening: str = ""
@@ -115,7 +115,7 @@ _MANY = re.compile(rf"([{END}{PAD}{BLANK}])\1{{3,}}")
 
 
 def kinds(sample: Sample, state: TextState) -> list[str]:
-    """The kind of every token, a key of `LOOKS`; a character is only as settled as the least of its tokens."""
+    """The kind of each token, a key of `LOOKS`; a character has the kind of its least settled token."""
     order, nowhere = list(LOOKS), np.zeros(len(state.parts_L), bool)
     committed_L = nowhere if state.committed_L is None else state.committed_L
     blank_L = nowhere if state.blank_L is None else state.blank_L
@@ -131,7 +131,7 @@ def kinds(sample: Sample, state: TextState) -> list[str]:
 
 
 def runs(sample: Sample, state: TextState) -> Iterator[tuple[str, str]]:
-    """(kind, text) of neighbours of one kind; marks that repeat are counted."""
+    """(kind, text) of neighbours of one kind; repeated marks are counted."""
     tokens = list(zip(kinds(sample, state), state.parts_L, strict=True))[sample.first :]
     for kind, group in groupby((token for token in tokens if token[1]), key=lambda token: token[0]):
         text = "".join(part for _, part in group)
@@ -143,14 +143,14 @@ def has_colour(console: Console) -> bool:
 
 
 def result_text(sample: Sample) -> Text:
-    """The last state; only what was given stands out."""
+    """The last state; only the given text is highlighted."""
     last = runs(sample, sample.states[-1])
     return Text.assemble(*((text, LOOKS[kind].style if kind == "given" else "") for kind, text in last))
 
 
 @dataclass(frozen=True)
 class TextTrace:
-    """What rich prints for the rounds of a sample: `console.print(TextTrace(sample))`."""
+    """The rounds of a sample as a rich renderable: `console.print(TextTrace(sample))`."""
 
     sample: Sample
 
@@ -170,7 +170,7 @@ class TextTrace:
 
 
 def legend(seen: set[str], colour: bool) -> Text:
-    """One line that explains the kinds of text and the marks that are there."""
+    """The legend of the kinds of text and the marks present, in one line."""
     kinds_seen = [kind for kind in LOOKS if kind in seen and kind != "noise"]
     looks = [Text(_bracketed(kind, kind, colour), LOOKS[kind].style) for kind in kinds_seen]
     marks = [Text(f"{mark} {meaning}") for mark, meaning in _MARKS.items() if mark in seen]
@@ -178,7 +178,7 @@ def legend(seen: set[str], colour: bool) -> Text:
 
 
 def _bracketed(kind: str, text: str, colour: bool) -> str:
-    """Brackets go around what can be seen: white space at the ends stays outside, where it shapes the lines."""
+    """Put brackets around the visible text: white space at the ends stays outside and shapes the lines."""
     if colour:
         return text
     core, look = text.strip() or text, LOOKS[kind]

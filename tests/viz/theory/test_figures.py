@@ -65,7 +65,7 @@ def test_mistakes_are_one_clear_line(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
     taken = tmp_path / "taken"
     taken.write_text("a file")
-    assert "cannot be a folder" in refusal("births", "--out", str(taken))
+    assert "as the folder for the files" in refusal("births", "--out", str(taken))
     assert taken.read_text() == "a file"
 
 

@@ -105,7 +105,7 @@ def _draw_order(ax: Axes, rng: np.random.Generator, sigma: float) -> dict[str, o
 
 
 def _draw_dominant(ax: Axes, sigma: float) -> dict[str, object]:
-    """When the dominant vertex's attractor exists, and until when the one that starts at p does, for p_i = i^-s."""
+    """Birth of the dominant vertex's attractor, and end of the one that starts at p, for p_i = i^-s."""
     sizes = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
     numbers: dict[str, object] = {"V": sizes}
     for power, line, mark in ((0.5, "-", "o"), (1.0, "--", "s")):
@@ -127,7 +127,7 @@ def _draw_dominant(ax: Axes, sigma: float) -> dict[str, object]:
 
 
 def _coexistence(V: int, power: float, sigma: float) -> tuple[float, float]:
-    """Birth of the vertex attractor and end of the old one; NaN where the old one itself moves to the vertex."""
+    """Birth of the vertex attractor and end of the old one; NaN if the old one moves to the vertex."""
     p = np.arange(1.0, V + 1) ** -power
     p /= p.sum()
     end = death(p)
@@ -137,5 +137,5 @@ def _coexistence(V: int, power: float, sigma: float) -> tuple[float, float]:
 
 
 def _none_for_nan(values: Array) -> list[float | None]:
-    """None where there is no such time: JSON has no NaN."""
+    """None if there is no such time: JSON has no NaN."""
     return [None if np.isnan(v) else float(v) for v in values]

@@ -1,4 +1,4 @@
-"""What every figure of the theory shares: the setting it is drawn at, the drawing with its numbers, and its files."""
+"""Common part of the theory's figures: the setting, the drawing with its numbers, and its files."""
 
 import json
 from io import BytesIO
@@ -30,7 +30,7 @@ class Drawing(NamedTuple):
 
 
 def check_setting(setting: Setting) -> Setting:
-    """Return the setting with probabilities scaled to sum to exactly one; raise UsageError where it makes no sense."""
+    """Return the setting with probabilities scaled to sum to exactly one; raise UsageError if it is invalid."""
     p, sigma, a = setting
     if len(p) < 2 or not all(np.isfinite(p)) or min(p) <= 0:
         raise UsageError(f"p needs at least two positive probabilities, got {', '.join(f'{v:g}' for v in p)}")
@@ -44,7 +44,7 @@ def check_setting(setting: Setting) -> Setting:
 
 
 def save_drawing(name: str, drawing: Drawing, setting: Setting, folder: Path) -> list[Path]:
-    """Write NAME.png, NAME.svg and NAME.json under `folder`, each complete or not at all."""
+    """Write NAME.png, NAME.svg and NAME.json in `folder`, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     record = {"figure": name, "setting": setting._asdict(), "numbers": drawing.numbers}
     with mpl.rc_context(RC):

@@ -56,7 +56,7 @@ def _summary(cos: Array) -> dict[str, float]:
 
 
 def _followed(x0: Array, setting: Setting) -> dict[str, dict[str, float]]:
-    """Where 64 Euler steps along T(x) - x end: how far from their vertex, and whose argmax."""
+    """The ends of 64 Euler steps along T(x) - x: distance from their vertex, and argmax."""
     p, sigma, _ = setting
     some = x0[:_FOLLOWED]
     vertex = transport_map(some, p, sigma)
@@ -72,7 +72,7 @@ def _followed(x0: Array, setting: Setting) -> dict[str, dict[str, float]]:
 
 
 def _draw_paths(ax: Axes, x0: Array, setting: Setting) -> None:
-    """Starts in the plane of the triangle, so that what is drawn is what there is."""
+    """Starts in the plane of the triangle, so that the drawing is exact."""
     p, sigma, a = setting
     plane = x0[:_DRAWN] - x0[:_DRAWN].mean(-1, keepdims=True) + 1 / len(p)
     vertices = transport_map(plane, p, sigma)

@@ -1,7 +1,7 @@
 """The interactive page for three vertices: one HTML file with its own mathematics, no network and no library.
 
 For V = 3 the current is a closed form in the scaled complementary error function, which the page evaluates from the
-Chebyshev coefficients that are filled in here. tests/viz/theory/test_page.py compares the page's own code with
+Chebyshev coefficients filled in here. tests/viz/theory/test_page.py compares the page's own code with
 dbtm.theory.
 """
 
@@ -32,7 +32,7 @@ def render_page() -> str:
 
 
 def constants() -> dict[str, list]:
-    """What the page's mathematics needs: a series, a quadrature, and the colours of the vertices."""
+    """Constants of the page: a series, a quadrature, and the colours of the vertices."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return {
         "ERFCX": erfcx_coefficients().tolist(),

@@ -16,7 +16,7 @@ from dbtm.theory.moments import Array
 VERTEX_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 AUTONOMOUS, TIME_DEPENDENT = "#0072B2", "#D55E00"
 INK = "#222222"
-# A second cue beside colour: each schedule exponent, or size, also has its own line.
+# A second cue besides colour: each schedule exponent, or size, also has its own line style.
 LINES = ("-", "--", ":", "-.")
 
 RC: dict[Any, Any] = {
@@ -39,7 +39,7 @@ CORNERS = np.array([[0.0, np.sqrt(3) / 2], [-0.5, 0.0], [0.5, 0.0]])
 
 
 def drawn(figure: Figure, **options: Any) -> bytes:
-    """A figure as the content of a file. Names of others may have letters that the font lacks: boxes stand for them."""
+    """A figure as file content. Letters that the font lacks, in users' names, become boxes."""
     data = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
@@ -48,7 +48,7 @@ def drawn(figure: Figure, **options: Any) -> bytes:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of its own, in inches, laid out by constraint; no global pyplot state."""
+    """A new figure, in inches, with constrained layout and without global pyplot state."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -79,7 +79,7 @@ def plane_grid(n: int, margin: float = 0.33) -> tuple[Array, Array, Array]:
 
 
 def draw_triangle(ax: Axes, p: Sequence[float] | Array, size: float = 36.0) -> None:
-    """The simplex with its vertices, each named with its probability, on axes of equal scale."""
+    """The simplex with its vertices, labelled with their probabilities, on axes of equal scale."""
     ring = np.vstack([CORNERS, CORNERS[:1]])
     ax.plot(*ring.T, color=INK, lw=0.8, zorder=3)
     dots(ax, CORNERS, s=size, c=VERTEX_COLOURS[:3], edgecolors="white", linewidths=0.8, zorder=6)

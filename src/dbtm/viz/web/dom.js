@@ -1,4 +1,4 @@
-// Elements, numbers and themes. Text is only ever set as text: a sample may hold anything, markup among it.
+// Elements, numbers and themes. Text is always set as text, as a sample may contain markup.
 
 export function make(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
@@ -27,7 +27,7 @@ function setTheme(name, button) {
   button.setAttribute("aria-label", `Use the ${other} theme`);
 }
 
-// A button between light and dark; `kept` remembers the choice where the page may.
+// A button for light and dark; `kept` stores the choice if the page may.
 export function bindTheme(button, kept = null) {
   const wanted = kept && kept.getItem("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");

@@ -4,7 +4,7 @@ import { make, formatScore } from "./dom.js";
 const CELL_WORDS = { clue: "clue", committed: "committed", refining: "refining", back: "taken back",
   wrong: "wrong", empty: "empty" };
 
-// A table with one focusable cell; arrows move. `onChoose(cell)` hears of pointer and focus.
+// A table with one focusable cell; arrows move. `onChoose(cell)` is called on pointer and focus.
 export function makeGrid(table, count, onChoose) {
   const size = Math.sqrt(count), box = Math.sqrt(size);
   let chosen = null;
@@ -64,7 +64,7 @@ export function makeGrid(table, count, onChoose) {
   return { table, cells, paint, place, near, choose, size, chosen: () => chosen };
 }
 
-// What cell `cell` shows after a round. Round 0 is the puzzle, with clues that clash. Commits, scores and times are null where a method has none.
+// What cell `cell` shows after a round. Round 0 is the puzzle, with clues that clash. Commits, scores and times are null if a method has none.
 export function cellLook(trace, round, cell) {
   const clue = trace.puzzle[cell];
   if (round === 0) {
@@ -81,7 +81,7 @@ export function cellLook(trace, round, cell) {
   return { digit: value, kind, score: score === null ? null : score[cell] };
 }
 
-// {puzzle, rounds} as the viewer draws it. Rounds may be appended while it is shown.
+// The view of {puzzle, rounds}. Rounds may be appended while it is shown.
 export function viewOfGrid(table, trace) {
   const count = trace.puzzle.length, holes = () => trace.puzzle.filter(digit => digit === 0).length;
   const anyScore = () => trace.rounds.some(({ score }) => score !== null);

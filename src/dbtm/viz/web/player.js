@@ -46,7 +46,7 @@ export function makePlayer(show) {
   next.addEventListener("click", () => step(1));
   slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
 
-  // A key pressed anywhere but in fields and grids, which have uses of their own for it.
+  // Keys pressed outside fields and grids, which handle them themselves.
   function onKey(event) {
     const target = event.target;
     if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;

@@ -6,7 +6,7 @@ const TOKEN_WORDS = { ...TOKEN_CLASSES, n: "nothing yet" };
 
 const seenPart = part => part === "" ? "(part of a character)" : part.replaceAll("\n", "⏎").replaceAll(" ", "␣");
 
-// What token i shows after a round. Round 0 is what is given. Commits, scores and times are null where a method has none.
+// What token i shows after a round. Round 0 is the given text. Commits, scores and times are null if a method has none.
 export function tokenLook(sample, round, i) {
   if (round === 0) {
     const parts = sample.rounds.length ? sample.rounds[0].parts : sample.parts;
@@ -16,7 +16,7 @@ export function tokenLook(sample, round, i) {
   return { part: parts[i], kind: kinds[i], score: score === null ? null : score[i] };
 }
 
-// A sample {given, free, rounds} as the viewer draws it. Rounds may be appended while it is shown.
+// The view of a sample {given, free, rounds}. Rounds may be appended while it is shown.
 export function viewOfSheet(element, sample) {
   const anyScore = () => sample.rounds.some(({ score }) => score !== null);
   const anyOther = () => sample.rounds.some(({ others }) => others);
@@ -32,7 +32,7 @@ export function viewOfSheet(element, sample) {
   if (!element.hasAttribute("aria-label")) element.setAttribute("aria-label", "Text, token by token: arrow keys choose a token");
   element.setAttribute("role", "group");
   element.tabIndex = 0;
-  // With the sheet focused, arrows choose a token; with shift they mark a span where the page takes one.
+  // With the sheet focused, arrows choose a token; with shift they mark a span if the page uses spans.
   element.onkeydown = event => {
     const move = { ArrowLeft: -1, ArrowRight: 1, Home: -spans.length, End: spans.length }[event.key];
     if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -77,7 +77,7 @@ export function viewOfSheet(element, sample) {
     make("li", {}, make("span", { className: "refining" }, "refining"), anyScore() ? " (paler: a higher score)" : ""),
     make("li", {}, "∎ end of text, ▫ padding, ░ nothing yet"),
   ];
-  // The chosen token in every round, with what else the model considered where the trace has that.
+  // The chosen token in every round, with the model's alternatives if the trace has them.
   view.history = () => {
     if (chosen === null) return null;
     const head = ["round", "text", ...(anyScore() ? ["score"] : []), "state"];

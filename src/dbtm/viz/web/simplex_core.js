@@ -82,7 +82,7 @@ export function transport(x, p, sigma) {
   return x.indexOf(Math.max(...x));
 }
 
-// A whole trajectory with its arc length; autonomous unless a clock of the time-dependent flow is asked for.
+// A whole trajectory with its arc length; autonomous unless a clock of the time-dependent flow is given.
 export function path(x0, p, sigma, a, autonomous) {
   const pull = autonomous ? (_, y) => minus(endpoint(y, p, sigma), y) : (s, y) => minus(denoiser(s, y, p, sigma), y);
   const h = 0.02, points = [x0];

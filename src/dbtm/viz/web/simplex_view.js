@@ -35,7 +35,7 @@ class Pen {
     this.canvas = canvas;
     this.pen = canvas.getContext("2d");
   }
-  // Colours of the page's theme, asked for at every drawing.
+  // Colours of the page's theme, read at every drawing.
   colours() {
     const style = getComputedStyle(document.documentElement), get = name => style.getPropertyValue(name).trim();
     this.ink = get("--text") || "#222";
@@ -117,7 +117,7 @@ class Pen {
   }
 }
 
-// onFacts hears of the path from the start; onShares of the share of prior draws that every vertex gets, once known.
+// onFacts receives the path from the start; onShares the share of prior draws per vertex, once known.
 export function makeSimplex(canvas, { onFacts, onShares, onMove = () => {} }) {
   const state = { p: [0.5, 0.3, 0.2], x0: [-0.15, 0.45, 0.7], sigma: 1, a: 1 };
   const show = { basins: true, field: true, other: true };

@@ -61,7 +61,7 @@ export function makeViewer(view) {
   view.onChoose = describe;
   refresh(0);
 
-  // Everything beside the view: what a page lays out as it likes.
+  // Everything besides the view, for the page to lay out.
   const parts = {
     status: make("section", { className: "card" }, status, bar),
     legend: make("section", { className: "card" }, make("h2", {}, view.kind === "grid" ? "Cells" : "Text"), legend,
