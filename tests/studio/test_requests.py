@@ -62,10 +62,10 @@ def test_a_bad_solve_is_refused_in_a_sentence(client, body, status, words):
     [
         ({"tokens": [1, 2]}, "2 tokens are given"),
         ({"tokens": [99999] * 128}, "a token is outside"),
-        ({"prompt": "a", "infill": "b ____"}, "not several"),
+        ({"prompt": "a", "infill": "b ____"}, "give only one of"),
         ({"infill": "no hole"}, "no hole to fill"),
-        ({"hole": 3}, "belongs to infill"),
-        ({"prompt": "word " * 1000}, "are more than the"),
+        ({"hole": 3}, "needs infill"),
+        ({"prompt": "word " * 1000}, "do not fit into"),
         ({"prompt": "\ud800"}, "not UTF-8"),
         ({"temperature": -1.0}, "temperature"),
         ({"model": "sudoku"}, "does not belong to text"),

@@ -1,4 +1,4 @@
-"""Answers as JSON. What visitors and files say is quoted in them, and need not be text that UTF-8 can hold."""
+"""Answers as JSON. They quote visitors and files, whose text may not be valid UTF-8."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse
 
 
 class Json(JSONResponse):
-    """JSON in ASCII: half of a surrogate pair stays what it is."""
+    """JSON in ASCII: half of a surrogate pair is kept."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")

@@ -1,4 +1,4 @@
-"""The studio as an ASGI app: routes of all rooms behind the guard, its pages, and errors as sentences."""
+"""The studio as an ASGI app: routes of all rooms behind the guard, its pages, and errors in plain words."""
 
 import traceback
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ ROOMS = (sudoku, text, maths, simplex, runs, referee)
 
 
 def make_app(studio: Studio, names: frozenset[str] = frozenset()) -> Starlette:
-    """The app; `names` are what this machine may be called beside localhost and its addresses."""
+    """The app; `names` are this machine's names besides localhost and its addresses."""
     routes = [
         Route("/", page),
         Route("/static/{name:path}", asset),
@@ -62,7 +62,7 @@ def make_app(studio: Studio, names: frozenset[str] = frozenset()) -> Starlette:
 
 
 def read_assets() -> dict[str, tuple[bytes, str]]:
-    """{name: (content, kind)} of everything that is served: read once, so that no path of a request is ever opened."""
+    """{name: (content, kind)} of all served files, read once, so that no path of a request is opened."""
     found: dict[str, tuple[bytes, str]] = {}
     for prefix, folder in (("viewer/", VIEWER), ("", WEB), ("rooms/", WEB / "rooms")):
         for path in folder.iterdir():
@@ -96,12 +96,12 @@ class LoginBody:
 
 
 async def login(request: Request) -> Response:
-    """The token for a cookie, so that it never stands in an address."""
+    """Exchange the token for a cookie, so that it is never part of an address."""
     studio, body = studio_of(request), await read_body(request, LoginBody)
     if studio.door.closed():
         return Json({"error": "too many wrong tokens: wait a minute"}, 429, {"Retry-After": "60"})
     if not studio.door.fits(body.token):
-        return Json({"error": "this is not the token"}, 401)
+        return Json({"error": "wrong token"}, 401)
     response = Json({"version": __version__})
     response.set_cookie(COOKIE, studio.door.session, httponly=True, samesite="strict", path="/")
     return response
@@ -135,7 +135,7 @@ async def usage_error(request: Request, error: Exception) -> Response:
 
 async def http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words: dict[int, str] = {404: "there is nothing at this address", 405: "this address takes another method"}
+    words: dict[int, str] = {404: "there is nothing at this address", 405: "this address needs another method"}
     headers: Any = error.headers
     return Json({"error": words.get(error.status_code, error.detail)}, error.status_code, headers)
 
@@ -143,4 +143,4 @@ async def http_error(request: Request, error: Exception) -> Response:
 async def failure(request: Request, error: Exception) -> Response:
     """Unexpected errors are reported in the terminal, not to the browser."""
     traceback.print_exception(error)
-    return Json({"error": "the studio failed at this; its terminal says why"}, 500)
+    return Json({"error": "the studio failed at this request; see its terminal"}, 500)

@@ -1,4 +1,4 @@
-"""Bodies of requests: small JSON objects, read strictly into frozen dataclasses, within the studio's limits."""
+"""Request bodies: small JSON objects, parsed strictly into frozen dataclasses, within the studio's limits."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ Body = TypeVar("Body")
 
 
 class Refused(UsageError):
-    """A request that is refused with a status of its own."""
+    """A request that is refused with its own status."""
 
     def __init__(self, status: int, sentence: str):
         super().__init__(sentence)
@@ -27,7 +27,7 @@ class Refused(UsageError):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelBody:
-    """What every request to a model says. What is left out or null is the checkpoint's own."""
+    """Common fields of requests to a model. Missing or null fields use the checkpoint's values."""
 
     model: str | None = None
     seed: int = 0
@@ -43,20 +43,20 @@ class ModelBody:
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed {self.seed}: give a whole number from 0 to 2^63 - 1")
         if self.nfe is not None and not 1 <= self.nfe <= MOST_NFE:
-            raise UsageError(f"nfe {self.nfe}: the studio takes 1 to {MOST_NFE} network evaluations")
+            raise UsageError(f"nfe {self.nfe}: the studio allows 1 to {MOST_NFE} network evaluations")
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, str) and len(value) > MOST_TEXT:
-                raise UsageError(f"{field.name} has {len(value)} characters: the studio takes {MOST_TEXT}")
+                raise UsageError(f"{field.name} has {len(value)} characters: the studio allows {MOST_TEXT}")
 
     def options(self) -> dict[str, Any]:
-        """Options of the sampler that were asked for."""
+        """The given sampler options."""
         names = [field.name for field in fields(ModelBody) if field.name not in ("model", "seed")]
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 async def read_body(request: Request, kind: type[Body]) -> Body:
-    """The body of a request as a dataclass; a sentence says what is wrong with it."""
+    """Parse the body of a request into a dataclass, or say what is wrong with it."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, "the body must be JSON: send Content-Type: application/json")
     try:

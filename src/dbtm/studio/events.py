@@ -1,4 +1,4 @@
-"""Answers: a job's events as server-sent events while it runs, or a sentence with a status where nothing came of it."""
+"""Answers: a job's events as server-sent events while it runs, or an error status with a message."""
 
 import asyncio
 import json
@@ -13,19 +13,19 @@ from dbtm.studio.answers import Json
 from dbtm.studio.jobs import Busy, Event, Job, Jobs, Work
 
 LAST = ("done", "error", "cancelled")
-PATIENCE = 0.5  # seconds that a request may wait in line before an event says so
-PING, SLOWEST = 10.0, 20.0  # seconds: a line that shows that the studio is there; the longest wait for a reader
+PATIENCE = 0.5  # seconds in the queue before an event says so
+PING, SLOWEST = 10.0, 20.0  # seconds: interval of keep-alive lines; the longest wait for a reader
 CLIENT = "x-studio-client"
 
 
 def client_of(request: Request) -> str:
-    """Whose turn a request counts for: a page names itself, others are known by their address."""
+    """The client of a request in the queue: a page's own name, else the address."""
     named = request.headers.get(CLIENT, "")[:64]
     return named or (request.client.host if request.client else "")
 
 
 def answer_with(jobs: Jobs, request: Request, work: Work) -> Response:
-    """The events of new work for a client, or 429 where the line is full."""
+    """The events of new work for a client, or 429 if the queue is full."""
     try:
         return EventStream(jobs.submit(client_of(request), work))
     except Busy as busy:
@@ -33,9 +33,9 @@ def answer_with(jobs: Jobs, request: Request, work: Work) -> Response:
 
 
 class EventStream(Response):
-    """Server-sent events of a job. A reader that leaves, or takes nothing for long, cancels the job.
+    """Server-sent events of a job. A reader that leaves, or reads nothing for long, cancels the job.
 
-    The status waits for the first event: work that fails at once is answered by a status of its own.
+    The status waits for the first event: work that fails at once has its own status.
     """
 
     def __init__(self, job: Job):
@@ -58,8 +58,8 @@ class EventStream(Response):
                     await task
 
     async def _first(self) -> Event:
-        """The first event. That the work waits is told after a while only, and not once it has begun: until something
-        comes of it, the status may still be another.
+        """The first event. A waiting event is sent only after a while, and not once the work has begun: the
+        status may still change until the first result.
         """
         event, data = await self.job.events.get()
         try:
@@ -89,10 +89,10 @@ class EventStream(Response):
 
 
 async def _send(send: Send, body: bytes, more: bool) -> None:
-    """A reader that takes nothing for long is given up, so that it holds no memory and no connection."""
+    """Drop a reader that reads nothing for long, to free memory and the connection."""
     await asyncio.wait_for(send({"type": "http.response.body", "body": body, "more_body": more}), SLOWEST)
 
 
 def encode(event: str, data: dict[str, Any]) -> bytes:
-    """One event. JSON has no line breaks of its own, so nothing in the data can end the event early."""
+    """One event. This JSON has no line breaks, so the data cannot end the event early."""
     return f"event: {event}\ndata: {json.dumps(data, separators=(',', ':'), allow_nan=False)}\n\n".encode()

@@ -1,8 +1,7 @@
-"""Who may talk to the studio: checks in front of every route, and headers on every answer.
+"""Access control of the studio: checks before every route, and headers on every answer.
 
-A page of another site can make a browser send requests to this machine. It can read nothing and change nothing here:
-requests must name this machine (against DNS rebinding), come from a page of the studio itself (against cross-site
-requests), and carry the token where one is set.
+A page of another site can make a browser send requests to this machine. So requests must name this machine (against
+DNS rebinding), come from a page of the studio itself (against cross-site requests), and have the token if one is set.
 """
 
 import hmac
@@ -32,12 +31,12 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 OPEN = ("/healthz", "/api/login")
-"""Answered without a token; pages and their style are, too, since they hold nothing of anyone's."""
-TRIES, WINDOW = 10, 60.0  # wrong tokens in so many seconds
+"""Answered without a token, as are pages and styles, which have no private data."""
+TRIES, WINDOW = 10, 60.0  # wrong tokens per number of seconds
 
 
 class Door:
-    """The token, and the sessions of browsers that have shown it."""
+    """The token, and the sessions of logged-in browsers."""
 
     def __init__(self, token: str | None):
         self.token = token
@@ -45,11 +44,11 @@ class Door:
         self.wrong: deque[float] = deque(maxlen=TRIES)
 
     def closed(self) -> bool:
-        """Whether too many wrong tokens have come lately for one more to be looked at."""
+        """Whether there were too many wrong tokens recently to check another."""
         return len(self.wrong) == TRIES and time.monotonic() - self.wrong[0] < WINDOW
 
     def fits(self, token: str) -> bool:
-        """Whether this is the token; compared in constant time."""
+        """Whether this is the token, compared in constant time."""
         if self.token is None:
             return True
         if hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self.token.encode()):
@@ -58,7 +57,7 @@ class Door:
         return False
 
     def knows(self, headers: Headers) -> bool:
-        """Whether a request carries the token, or the cookie of a browser that has shown it."""
+        """Whether a request has the token, or the cookie of a logged-in browser."""
         if self.token is None:
             return True
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
@@ -69,7 +68,7 @@ class Door:
 
 
 class Guard:
-    """Middleware: refuses strangers, and adds the headers."""
+    """Middleware: refuses unauthorised requests, and adds the headers."""
 
     def __init__(self, app: ASGIApp, door: Door, names: frozenset[str]):
         self.app, self.door, self.names = app, door, names
@@ -95,11 +94,11 @@ class Guard:
         await self.app(scope, receive, answer)
 
     def refusal(self, scope: Scope) -> Json | None:
-        """The answer to a request that is not let in, or None."""
+        """The refusal of a request, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not knows_host(host, self.names):
-            return _refuse(403, "the request names another machine than this one: use the address that was printed")
+            return _refuse(403, "the request names another machine: use the address that the studio printed")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         api = scope["path"].startswith("/api/")
         if origin is not None and _netloc(origin) != host.lower():
@@ -107,12 +106,12 @@ class Guard:
         if api and site not in ("same-origin", "none"):
             return _refuse(403, "the request comes from a page of another site")
         if api and scope["path"] not in OPEN and not self.door.knows(headers):
-            return _refuse(401, "this studio asks for its token: log in, or send Authorization: Bearer TOKEN")
+            return _refuse(401, "this studio needs its token: log in, or send Authorization: Bearer TOKEN")
         return None
 
 
 def _netloc(origin: str) -> str | None:
-    """Host and port of an origin; None where it is no address."""
+    """Host and port of an origin; None if it is not an address."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -120,9 +119,9 @@ def _netloc(origin: str) -> str | None:
 
 
 def knows_host(host: str, names: frozenset[str]) -> bool:
-    """Whether a Host header names this machine: an address in digits, localhost, or one of `names`.
+    """Whether a Host header names this machine: a numeric address, localhost, or one of `names`.
 
-    A name that someone else controls can be made to point here; an address in digits cannot be rebound.
+    A name under someone else's control can be pointed here; a numeric address cannot be rebound.
     """
     try:
         name = urlsplit(f"//{host}").hostname or ""

@@ -1,4 +1,4 @@
-"""Work for models: one thread does it, clients take turns, anyone can cancel, and the line has an end."""
+"""The queue of work for models: one worker thread, clients in turn, cancellable jobs, limited length."""
 
 import asyncio
 import threading
@@ -15,15 +15,15 @@ Work = Callable[["Job"], dict[str, Any]]
 
 
 class Busy(Exception):
-    """The line is full; the message says so."""
+    """The queue is full."""
 
 
 class Cancelled(Exception):
-    """Nobody wants the result any more."""
+    """No client waits for the result any more."""
 
 
 class Job:
-    """One piece of work, and the events that it sends. `work` runs in the worker's thread."""
+    """One piece of work, and its events. `work` runs in the worker thread."""
 
     def __init__(self, client: str, work: Work, loop: asyncio.AbstractEventLoop):
         self.client, self.work, self.loop = client, work, loop
@@ -32,10 +32,10 @@ class Job:
         self.position: int | None = None
 
     def send(self, event: str, data: dict[str, Any]) -> None:
-        """Notify all who wait for it; from any thread, and never waiting for a slow reader."""
+        """Notify all waiters; callable from any thread, without waiting for slow readers."""
         try:
             self.loop.call_soon_threadsafe(self.events.put_nowait, (event, data))
-        except RuntimeError:  # the loop is closed: the studio ends
+        except RuntimeError:  # the loop is closed: the studio is stopping
             self.stop.set()
 
     def cancel(self) -> None:
@@ -45,13 +45,13 @@ class Job:
         return self.stop.is_set()
 
     def check(self) -> None:
-        """Leave the work where nobody wants it any more."""
+        """Stop the work if no client waits for it."""
         if self.cancelled():
             raise Cancelled
 
 
 class Jobs:
-    """The line. Clients are served in turn, one job each, so that none waits behind another's whole batch."""
+    """The queue. Clients are served in turn, one job each, so that none waits for another's whole batch."""
 
     def __init__(self, most: int = MOST, most_per_client: int = MOST_PER_CLIENT):
         self.most, self.most_per_client = most, most_per_client
@@ -66,7 +66,7 @@ class Jobs:
         self.thread.start()
 
     def submit(self, client: str, work: Work) -> Job:
-        """Put work at the end of a client's line; raises Busy where there is no room."""
+        """Append work to a client's queue; raises Busy if it is full."""
         job = Job(client, work, asyncio.get_running_loop())
         with self.changed:
             if sum(map(len, self.waiting.values())) >= self.most:
@@ -82,7 +82,7 @@ class Jobs:
         return job
 
     def close(self) -> None:
-        """Cancel everything, running or waiting, and end the thread after its present network evaluation."""
+        """Cancel all jobs, running or waiting, and end the thread after its current network evaluation."""
         with self.changed:
             self.ended = True
             for job in self._in_turn():
@@ -100,7 +100,7 @@ class Jobs:
     # -- under the lock ------------------------------------------------------------------------------------------------
 
     def _in_turn(self) -> Iterator[Job]:
-        """Waiting jobs in the order in which they will be served: the clients' first ones, then their second ones."""
+        """Waiting jobs in order of service: each client's first, then each client's second, and so on."""
         lines = [list(line) for line in self.waiting.values()]
         for depth in range(max(map(len, lines), default=0)):
             yield from (line[depth] for line in lines if depth < len(line))
@@ -112,7 +112,7 @@ class Jobs:
                 job.send("queued", {"position": position})
 
     def _next(self) -> Job | None:
-        """The next job that somebody still wants; its client goes to the end of the line."""
+        """The next job with a waiting client, who moves to the end of the queue."""
         while self.waiting:
             client, line = next(iter(self.waiting.items()))
             job = line.popleft()
@@ -143,7 +143,7 @@ class Jobs:
 
 
 def _outcome(job: Job) -> Event:
-    """The last event of a job. A user's mistake is reported in a sentence, everything else only here."""
+    """The last event of a job. A user's mistake is reported to the client, other errors only in the terminal."""
     from dbtm.service.progress import Cancelled as ServiceCancelled
 
     try:
@@ -154,6 +154,6 @@ def _outcome(job: Job) -> Event:
         return "error", {"status": 400, "error": str(error)}
     except Exception as error:
         if out_of_memory(error):
-            return "error", {"status": 503, "error": "not enough memory for this: ask for less"}
+            return "error", {"status": 503, "error": "not enough memory: use smaller settings"}
         traceback.print_exc()
-        return "error", {"status": 500, "error": "the studio failed at this; its terminal says why"}
+        return "error", {"status": 500, "error": "the studio failed at this request; see its terminal"}

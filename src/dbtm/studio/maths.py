@@ -1,4 +1,4 @@
-"""The room of word problems: a question, the program as it is refined, its run in the sandbox, the answer."""
+"""The room of word problems: a question, the program round by round, its run in the sandbox, the answer."""
 
 import time
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from dbtm.studio.threads import in_thread
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionBody(ModelBody):
-    """A question, or null for one that nobody trains on, drawn by the seed."""
+    """A question, or null for a held-out one, drawn by the seed."""
 
     question: str | None = None
 
 
 async def answer(request: Request) -> Response:
-    """An answer: `start` with the question, a `round` for every network evaluation, `stage`, `done`."""
+    """An answer: `start` with the question, a `round` per network evaluation, `stage`, `done`."""
     studio, body = studio_of(request), await read_body(request, QuestionBody)
     model = await in_thread(studio.shelf.pick, body.model, "maths")
     return answer_with(studio.jobs, request, lambda job: run_answer(studio, job, body, model))

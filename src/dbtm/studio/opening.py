@@ -1,4 +1,4 @@
-"""From what a user names to a studio: models by their names, and folders to look into."""
+"""Opens a studio from a user's arguments: models by name, and folders of runs."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ from dbtm.studio.state import Studio
 
 
 def open_studio(named: list[str], places: list[Path], device: str = "auto") -> Studio:
-    """A studio with the package's models, and with what is named: checkpoints, runs, or folders of runs.
+    """A studio with the packaged models and the given checkpoints, runs, or folders of runs.
 
-    Only names are looked at here; weights are read when they are needed.
+    Only names are checked here; weights are read when needed.
     """
     checkpoints, folders = [], []
     for name in named:
         path = Path(name)
         if not path.is_dir():
-            raise UsageError(f"there is no folder {name}: name a run, a checkpoint, or a folder of runs")
+            raise UsageError(f"there is no folder {name}: give a run, a checkpoint, or a folder of runs")
         if (path / "manifest.json").is_file():
             checkpoints.append(name)
             continue
@@ -28,7 +28,7 @@ def open_studio(named: list[str], places: list[Path], device: str = "auto") -> S
 
 
 def packaged() -> list[str]:
-    """Names of the models in the package, found without importing what loads them."""
+    """Names of the packaged models, without importing the loader."""
     from importlib.resources import files
 
     models = files("dbtm") / "models"

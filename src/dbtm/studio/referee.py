@@ -1,4 +1,4 @@
-"""The room of comparisons: what `dbtm referee` has measured, as tables."""
+"""The room of comparisons: results of `dbtm referee`, as tables."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The last results, kept for a while under names that cannot be guessed, so that a page can save them as files."""
+"""Recent results under unguessable names, so that a page can save them as files."""
 
 import secrets
 import threading
@@ -9,7 +9,7 @@ MOST = 64
 
 
 class Results:
-    """Names to functions that make a page; the oldest are forgotten."""
+    """Names to functions that make a page; the oldest are dropped."""
 
     def __init__(self, most: int = MOST):
         self.most = most
@@ -26,7 +26,7 @@ class Results:
         return name
 
     def page(self, name: str) -> str | None:
-        """The page of a result, or None where it is not there any more."""
+        """The page of a result, or None if it is gone."""
         with self.lock:
             make = self.kept.get(name)
         return None if make is None else make()

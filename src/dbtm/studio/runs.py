@@ -1,4 +1,4 @@
-"""The room of runs: what is being trained, live, and what came of it."""
+"""The room of runs: live training runs and their results."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,13 +25,13 @@ class RunSamplesBody:
 
     def __post_init__(self):
         if self.nfe is not None and not 1 <= self.nfe <= MOST_NFE:
-            raise UsageError(f"nfe {self.nfe}: the studio takes 1 to {MOST_NFE} network evaluations")
+            raise UsageError(f"nfe {self.nfe}: the studio allows 1 to {MOST_NFE} network evaluations")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed {self.seed}: give a whole number from 0 to 2^63 - 1")
 
 
 def find_run(studio: Studio, name: str) -> Path:
-    """The folder of a run by its name in the list; a name that is not there is 404, whatever it looks like."""
+    """The folder of a run by its name in the list; any other name is 404."""
     from dbtm.service.runs import find_runs
 
     found = find_runs(studio.runs)
@@ -53,7 +53,7 @@ async def all_runs(request: Request) -> Response:
 
 
 async def one_run(request: Request) -> Response:
-    """A run: where it stands, its checkpoints, and its records from byte `from` on."""
+    """A run: its progress, its checkpoints, and its records from byte `from` on."""
     studio, name = studio_of(request), request.query_params.get("name", "")
     start = request.query_params.get("from", "0")
     if not (start.isascii() and start.isdecimal() and len(start) < 16):
@@ -79,7 +79,7 @@ async def settings(request: Request) -> Response:
         run = find_run(studio, name)
         try:
             found = run_settings(run)
-        except UsageError as error:  # a run that has only begun is no mistake of the visitor's
+        except UsageError as error:  # the run has just begun: not a visitor's mistake
             return {"settings": [], "note": str(error)}
         return {"settings": [{**asdict(setting), "changed": setting.changed} for setting in found], "note": None}
 
@@ -87,7 +87,7 @@ async def settings(request: Request) -> Response:
 
 
 async def samples(request: Request) -> Response:
-    """Samples over training: a `sample` for every checkpoint, all from the same noise."""
+    """Samples over training: a `sample` per checkpoint, all from the same noise."""
     studio, body = studio_of(request), await read_body(request, RunSamplesBody)
     run = await in_thread(find_run, studio, request.query_params.get("name", ""))
 

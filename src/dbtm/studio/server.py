@@ -1,4 +1,4 @@
-"""The studio on a socket: who may reach it, warming up in the background, and an end that waits for nobody."""
+"""The studio's server: address, warm-up in the background, and immediate shutdown."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ from dbtm.studio.app import make_app
 from dbtm.studio.state import Studio
 from dbtm.studio.sudoku import NewPuzzleBody, make_puzzle
 
-FIRST_LINE = 10.0  # seconds for the head of a request
+FIRST_LINE = 10.0  # seconds for the header of a request
 CONNECTIONS = 256
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen; port 0 takes a free one."""
+    """The address to listen on; port 0 picks a free one."""
 
     host: str = "127.0.0.1"
     port: int = 8642
@@ -51,7 +51,7 @@ class Address:
         return listener
 
     def url(self, listener: socket.socket) -> str:
-        """What a browser on this machine opens."""
+        """The URL for a browser on this machine."""
         port = listener.getsockname()[1]
         everywhere = self.host in ("0.0.0.0", "::")
         host = "127.0.0.1" if everywhere else f"[{self.host}]" if ":" in self.host else self.host
@@ -59,7 +59,7 @@ class Address:
 
 
 class _Protocol(H11Protocol):
-    """Closes connections that do not say what they want within a while."""
+    """Closes connections that do not send a request in time."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -103,7 +103,7 @@ def serve(studio: Studio, address: Address, opened: Callable[[str], None], brows
     async def run() -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # no such thing here
+            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not available on this system
                 loop.add_signal_handler(number, stop)
         task = asyncio.create_task(server.serve([listener]))
         while not server.started and not task.done():
@@ -128,8 +128,8 @@ def serve(studio: Studio, address: Address, opened: Callable[[str], None], brows
 
 
 def warm_up(studio: Studio) -> None:
-    """Load the first model of every room that answers at once, and evaluate it: the first time also allocates memory
-    and chooses kernels. Then compile the generator of puzzles.
+    """Load the first model of every room, and evaluate it once, as the first call also allocates memory and chooses
+    kernels. Then compile the puzzle generator.
     """
 
     def work(job: Any) -> dict[str, Any]:

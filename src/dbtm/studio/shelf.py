@@ -1,4 +1,4 @@
-"""The models of a studio: known by name, loaded once, when first needed, in the worker's thread."""
+"""The models of a studio: by name, loaded once at first use, in the worker thread."""
 
 import threading
 from dataclasses import asdict
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Shelf:
-    """Names to checkpoints. A request names a model; no path of a request is ever looked up."""
+    """Names to checkpoints. A request names a model; paths in requests are never used."""
 
     def __init__(self, paths: dict[str, str], device: str = "auto"):
         self.paths, self.device = paths, device
@@ -22,7 +22,7 @@ class Shelf:
         self.lock = threading.Lock()
 
     def card(self, name: str) -> "ModelCard":
-        """What a model is; its weights are not read for it."""
+        """The description of a model, without reading its weights."""
         from dbtm.service.models import describe_model
 
         if name not in self.paths:
@@ -33,7 +33,7 @@ class Shelf:
             return self.cards[name]
 
     def describe(self) -> list[dict[str, Any]]:
-        """All models as the page lists them; one that cannot be read says why."""
+        """All models for the page's list; an unreadable one has its error."""
         out = []
         for name in self.paths:
             try:
@@ -51,11 +51,13 @@ class Shelf:
         return [card["name"] for card in self.describe() if card["room"] == room]
 
     def pick(self, name: str | None, room: str) -> str:
-        """The model of a request: the one that it names, which must belong to the room, or the room's first."""
+        """The model of a request: the named one, which must fit the room, or the room's first."""
         if name is None:
             fitting = self.names(room)
             if not fitting:
-                raise UsageError(f"there is no model for {room} here: start the studio with a run or checkpoint of one")
+                raise UsageError(
+                    f"there is no model for {room} here: start the studio with one (a run or a checkpoint)"
+                )
             return fitting[0]
         card = self.card(name)
         if card.room != room:
@@ -63,7 +65,7 @@ class Shelf:
         return name
 
     def load(self, name: str) -> "Sampler":
-        """The sampler of a model; only the worker's thread calls this."""
+        """The sampler of a model; called only from the worker thread."""
         if name not in self.loaded:
             from dbtm.service.models import load_model
 
@@ -77,7 +79,7 @@ class Shelf:
 
 
 def name_models(checkpoints: list[str], packaged: list[str]) -> dict[str, str]:
-    """Short names for checkpoints: their last folders, as many as tell them apart, in front of the packaged models."""
+    """Short unique names for checkpoints, of their last folders, before the packaged models."""
     out: dict[str, str] = {}
     for checkpoint in checkpoints:
         parts = Path(checkpoint).resolve().parts

@@ -1,4 +1,4 @@
-"""The room of the simplex: constants of the exact flow, and a learned map beside it, trained while one waits."""
+"""The room of the simplex: constants of the exact flow, and a learned map, trained on request."""
 
 import contextlib
 import multiprocessing
@@ -21,7 +21,7 @@ from dbtm.studio.jobs import Job
 from dbtm.studio.state import studio_of
 from dbtm.studio.threads import in_thread
 
-CELLS = 90  # of the drawing, across and down
+CELLS = 90  # of the drawing, horizontal and vertical
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class BasinsBody:
 
 
 class Learning:
-    """One training run at a time, in a process of its own, so that the models' queue does not wait for it.
+    """One training run at a time, in its own process, so that the models' queue does not wait for it.
 
-    `lock` is held for moments only, since the studio's end waits for it; what takes seconds is under `measuring`.
+    `lock` is held only briefly, since shutdown waits for it; slow work is under `measuring`.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Learning:
         self.found: dict[str, Any] | None = None
 
     def start(self, seed: int) -> None:
-        """Begin, unless the same is there or under way."""
+        """Begin, unless the same run is finished or in progress."""
         with self.lock:
             if self.seed == seed and (self.found is not None or self._alive()):
                 return
@@ -75,7 +75,7 @@ class Learning:
             return self._progress() or self._measure()
 
     def _progress(self) -> dict[str, Any] | None:
-        """The state, or None where training is done and its map has yet to be measured."""
+        """The state, or None if training is done but its map is not measured yet."""
         from dbtm.service.runs import read_records
         from dbtm.service.simplex import simplex_steps
 
@@ -90,7 +90,7 @@ class Learning:
                 return {"state": "training", "seed": self.seed, "step": step, "steps": simplex_steps()}
             if self.process.exitcode != 0:
                 self._end()
-                return {"state": "failed", "error": "training ended before it was done"}
+                return {"state": "failed", "error": "training ended early"}
             return None
 
     def _measure(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Learning:
         except Exception:
             if self.folder is folder:
                 raise
-            return {"state": "idle"}  # stopped meanwhile: its files are gone
+            return {"state": "idle"}  # stopped meanwhile: its files are removed
         with self.lock:
             if self.folder is folder:
                 self.found = found
@@ -124,7 +124,7 @@ class Learning:
 
 
 def _train(folder: str, seed: int) -> None:
-    """In the process of its own, which ends with the studio, however that ends. Its output on stderr is discarded."""
+    """Runs in the child process, which ends with the studio in any case. Its stderr is discarded."""
     from dbtm.service.simplex import train_simplex
 
     threading.Thread(target=_end_with_the_studio, daemon=True).start()
@@ -146,12 +146,12 @@ def _load(checkpoint: str) -> Any:
 
 
 def learned(sampler: Any, seed: int = 0) -> dict[str, Any]:
-    """A map's basins in the drawing, and how close it is to the exact one."""
+    """A map's basins in the drawing, and its agreement with the exact one."""
     from dbtm.service.simplex import map_of, plane_points
 
     found = map_of(sampler, seed)
     if len(found.p) != 3:
-        raise UsageError(f"this map has {len(found.p)} vertices: three can be drawn")
+        raise UsageError(f"this map has {len(found.p)} vertices: only three can be drawn")
     return {
         "p": list(found.p),
         "frequencies": list(found.frequencies),

@@ -1,4 +1,4 @@
-"""What the rooms of a studio share: models, the line of work, kept results, and the folders that it may look into."""
+"""Shared state of the rooms: models, the queue, recent results, and the folders of runs."""
 
 import itertools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from dbtm.studio.shelf import Shelf
 if TYPE_CHECKING:
     from dbtm.service.progress import Progress
 
-MOST_ROUNDS = 64  # that are shown of a method with a network evaluation for every token
+MOST_ROUNDS = 64  # shown for a method with one network evaluation per token
 
 
 @dataclass
@@ -25,13 +25,13 @@ class Studio:
 
     shelf: Shelf
     runs: list[Path] = field(default_factory=list)
-    """Folders under which runs are looked for, and runs themselves."""
+    """Runs, and folders to search for runs."""
     door: Door = field(default_factory=lambda: Door(None))
     jobs: Jobs = field(default_factory=Jobs)
     results: Results = field(default_factory=Results)
 
     def progress(self, job: Job) -> "Progress":
-        """A listener that passes stages and notes on, and asks whether the job is still wanted."""
+        """A listener that forwards stages and notes, and cancels if no client waits for the job."""
         from dbtm.service.progress import Progress
 
         class Told(Progress):
@@ -52,6 +52,6 @@ def studio_of(request: Request) -> Studio:
 
 
 def every(rounds: int, most: int = MOST_ROUNDS) -> Callable[[], bool]:
-    """Asked once a round: True so often that at most `most` of `rounds` rounds are shown."""
+    """Called once per round: True for at most `most` of `rounds` rounds."""
     stride, count = -(-rounds // most), itertools.count(1)
     return lambda: next(count) % max(1, stride) == 0

@@ -19,7 +19,7 @@ from dbtm.studio.threads import in_thread
 if TYPE_CHECKING:
     from dbtm.viz.states import GridState
 
-_compiling = threading.Lock()  # the generator compiles when it is first used
+_compiling = threading.Lock()  # the generator compiles at first use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class SolveBody(ModelBody):
 
 @dataclass(frozen=True)
 class NewPuzzleBody:
-    """So many clues (30 where nothing is said), or so hard that solving takes at least so many guesses."""
+    """A number of clues (default 30), or the fewest guesses needed to solve it."""
 
     clues: int | None = None
     guesses: int | None = None
@@ -51,7 +51,7 @@ def make_puzzle(body: NewPuzzleBody) -> str:
 
 
 async def puzzles(request: Request) -> Response:
-    """Built-in puzzles, how many clues new ones may have, and how many guesses hard ones may take at least."""
+    """Built-in puzzles, and limits on clues and guesses of new ones."""
 
     def listed() -> dict[str, Any]:
         from dbtm.service.puzzles import BUILT_IN, FEWEST, MOST, MOST_GUESSES
@@ -69,7 +69,7 @@ async def new_puzzle(request: Request) -> Response:
 
 
 async def solve(request: Request) -> Response:
-    """A solve: `start`, a `round` for every network evaluation, `done`."""
+    """A solve: `start`, a `round` per network evaluation, `done`."""
     studio, body = studio_of(request), await read_body(request, SolveBody)
 
     def checked() -> tuple[Any, str]:
@@ -89,7 +89,7 @@ def run_solve(studio: Studio, job: Job, body: SolveBody, puzzle_C: Any, model: s
 
     sampler = studio.shelf.load(model)
     request = SolveRequest(checkpoint=model, puzzle_C=puzzle_C, options=body.options(), seed=body.seed)
-    request.sampler(sampler)  # refuses wrong options before anything is sent
+    request.sampler(sampler)  # refuse wrong options before anything is sent
     if len(puzzle_C) == studio.shelf.card(model).size:
         job.send("start", {"puzzle": puzzle_C.tolist()})
 

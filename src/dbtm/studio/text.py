@@ -1,4 +1,4 @@
-"""The room of texts: a prompt, a text with holes, or tokens of which some are made anew; rounds stream."""
+"""The room of texts: a prompt, a text with holes, or tokens to regenerate in part; rounds are streamed."""
 
 import time
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dbtm.studio.jobs import Job
 from dbtm.studio.state import Studio, every, studio_of
 from dbtm.studio.threads import in_thread
 
-OTHERS = 4  # likely tokens that a round tells
+OTHERS = 4  # likely tokens per position in a round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +32,13 @@ class TextBody(ModelBody):
         super().__post_init__()
         given = [self.infill is not None, self.tokens is not None, bool(self.prompt or self.suffix)]
         if sum(given) > 1:
-            raise UsageError("give a prompt with its suffix, a text with holes (infill), or tokens: not several")
+            raise UsageError("give only one of: a prompt with its suffix, a text with holes (infill), or tokens")
         if self.hole is not None and (self.infill is None or self.hole < 1):
-            raise UsageError("hole, the number of tokens of every hole, belongs to infill and must be at least 1")
+            raise UsageError("hole, the number of tokens per hole, needs infill and must be at least 1")
 
 
 async def write(request: Request) -> Response:
-    """A text: `start` with what is given, a `round` for every network evaluation, `done`."""
+    """A text: `start` with the given part, a `round` per network evaluation, `done`."""
     studio, body = studio_of(request), await read_body(request, TextBody)
     model = await in_thread(studio.shelf.pick, body.model, "text")
     return answer_with(studio.jobs, request, lambda job: run_write(studio, job, body, model))

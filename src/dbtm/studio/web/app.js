@@ -1,8 +1,8 @@
-// The studio: rooms by the address's hash, the models that are there, light and dark, the token where one is asked for.
+// The studio: rooms by the address's hash, available models, light and dark, login if a token is required.
 import { bindTheme, make } from "./viewer/dom.js";
 import { ask, loginNeeded } from "./api.js";
 
-// A room is read when it is first opened.
+// A room is loaded when it is first opened.
 const ROOMS = {
   sudoku: { title: "Sudoku", read: () => import("./rooms/sudoku.js") },
   text: { title: "Text", read: () => import("./rooms/text.js") },
@@ -14,7 +14,7 @@ const ROOMS = {
 const room = document.getElementById("room"), nav = document.getElementById("rooms"), spoken = document.getElementById("say");
 let close = null, opening = 0, models = null;
 
-// Storage may be forbidden; the theme is then not remembered.
+// If storage is blocked, the theme is not kept.
 const kept = (() => { try { return window.localStorage; } catch { return null; } })();
 
 function address() {

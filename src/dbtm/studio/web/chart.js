@@ -1,4 +1,4 @@
-// Small line charts as SVG: one or more series of points, with a key where there are several.
+// Small line charts as SVG: one or more series of points, with a legend if there are several.
 import { make } from "./viewer/dom.js";
 
 const W = 320, LEFT = 44, RIGHT = 8, TOP = 10, BOTTOM = 22;

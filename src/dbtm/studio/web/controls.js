@@ -59,7 +59,7 @@ export function tick(words, value, changed) {
 
 export const NFE = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-// Fields for the options that a model's sampler takes. `auto` leaves a value to the checkpoint.
+// Fields for the options of a model's sampler. `auto` uses the checkpoint's value.
 export function samplerFields(card, changed, names) {
   const takes = name => names.includes(name) && card && name in card.options;
   const fields = {};
@@ -67,13 +67,13 @@ export function samplerFields(card, changed, names) {
   if (takes("kappa")) fields.kappa = steps("Commit threshold κ", ["auto", 0, .1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .99, .999, 1], "auto", changed);
   if (takes("scorer")) {
     const scorers = ["auto", "confidence", ...(card.quality ? ["quality"] : []), "spread"];
-    fields.scorer = choice("Commit first what has", scorers.map(name => [name, name === "auto" ? `auto (${card.options.scorer})` : name]), "auto", changed);
+    fields.scorer = choice("Commit order by", scorers.map(name => [name, name === "auto" ? `auto (${card.options.scorer})` : name]), "auto", changed);
   }
   if (takes("temperature")) fields.temperature = steps("Temperature", ["auto", 0, .2, .4, .6, .7, .8, .9, 1, 1.2, 1.5], "auto", changed);
   if (takes("repetition_penalty")) fields.repetition_penalty = steps("Repetition penalty", ["auto", 0, .1, .2, .5, 1, 2], "auto", changed);
   if (takes("top_p")) fields.top_p = steps("Nucleus (top p)", ["auto", .5, .7, .8, .9, .95, 1], "auto", changed);
   if (fields.scorer && fields.kappa) {
-    // Commits that are spread over the text know no threshold.
+    // Spread commits have no threshold.
     const spread = () => (fields.scorer.get() === "auto" ? card.options.scorer : fields.scorer.get()) === "spread";
     const show = () => { fields.kappa.element.hidden = spread(); };
     fields.scorer.input.addEventListener("change", show);
@@ -83,13 +83,13 @@ export function samplerFields(card, changed, names) {
   return fields;
 }
 
-// Set fields from the address; those that it does not name keep their values.
+// Set fields from the address; other fields keep their values.
 export function setFields(fields, params, suffix = "") {
   for (const [name, field] of Object.entries(fields)) if (params.has(name + suffix)) field.set(params.get(name + suffix));
   if (fields.scorer && fields.scorer.shown) fields.scorer.shown();
 }
 
-// The options that were chosen, as the studio reads them.
+// The chosen options, in the studio's format.
 export function chosenOptions(fields) {
   const out = {};
   for (const [name, field] of Object.entries(fields)) if (field.get() !== "auto" && !field.element.hidden) out[name] = field.get();

@@ -1,6 +1,6 @@
-// Puzzles as a page holds them: reading what is pasted, and which clues clash.
+// Puzzles on a page: reading pasted text, and finding clues that clash.
 
-// Cells in reading order from 81 (or 16) characters or from lines; null where the text is no grid.
+// Cells in reading order from 81 (or 16) characters or from lines; null if the text is not a grid.
 export function readPuzzle(text) {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/).map(line => line.replace(/[\s|+-]/g, "")).filter(line => line);
   const digits = lines.join("");
@@ -11,7 +11,7 @@ export function readPuzzle(text) {
 
 export const writePuzzle = cells => cells.join("");
 
-// Cells whose digit stands twice in a row, column or box, and a sentence about the first of them.
+// Cells whose digit occurs twice in a row, column or box, and a sentence about the first of them.
 export function findClashes(cells) {
   const size = Math.sqrt(cells.length), box = Math.sqrt(size), clashing = new Set();
   let sentence = "";

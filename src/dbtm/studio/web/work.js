@@ -1,7 +1,7 @@
-// One stream at a time for a lane: starting again or leaving the room cancels what runs.
+// One stream at a time per lane: starting again or leaving the room cancels the current one.
 import { stream } from "./api.js";
 
-// {run(path, body, on), cancel(), busy()}; `onState(busy)` hears of begin and end.
+// {run(path, body, on), cancel(), busy()}; `onState(busy)` is called at begin and end.
 export function makeWork(onState) {
   let running = null;
   const cancel = () => { if (running) running.abort(); };
@@ -34,7 +34,7 @@ export async function copyText(text, say) {
     say("Copied");
     return true;
   } catch {
-    say("The browser does not let the page copy: take it from the address bar");
+    say("The browser blocks copying: copy it from the address bar");
     return false;
   }
 }

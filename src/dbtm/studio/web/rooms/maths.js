@@ -15,7 +15,7 @@ export async function open(place, params, context) {
   const told = make("p", { className: "soft", role: "status" }), answer = make("section", { className: "card", hidden: true });
   const stagePlace = make("div"), beside = make("div", { className: "side" });
   const input = make("textarea", { id: "question", rows: 4, value: params.get("q") ?? "",
-    placeholder: "A word problem with numbers, or leave this empty for one that nobody trains on." });
+    placeholder: "A word problem with numbers, or leave this empty for a held-out one." });
   const model = choice("Model", cards.map(card => card.name), params.get("model") ?? cards[0].name, () => fill());
   const seed = whole("Seed", Number(params.get("seed")) || 0, () => {});
   const save = make("a", { className: "button", hidden: true, download: "program.html" }, "Save as HTML");

@@ -15,7 +15,7 @@ export async function open(place, params, context) {
     make("p", {}, "Methods on one network, one trainer and one judge, at equal training cost.")));
   if (!comparisons.length) {
     place.append(make("section", { className: "card empty-state" }, make("h2", { className: "title" }, "No comparison here yet"),
-      make("p", { className: "soft" }, folders.length ? `Nothing under ${folders.join(", ")}. ` : "The studio was started without a folder to look into. ",
+      make("p", { className: "soft" }, folders.length ? `No comparisons in ${folders.join(", ")}. ` : "The studio was started without a folder of comparisons. ",
         "Compare methods, then start the studio with the folder:"),
       make("pre", { tabIndex: 0 }, "dbtm referee markov --out runs/referee\ndbtm studio --runs runs")));
     return null;
@@ -49,7 +49,7 @@ export async function open(place, params, context) {
       ["samples", compact(now.samples)], ...Object.entries(now.budget).filter(([, value]) => value !== null).map(([name, value]) => [`training ${name}`, compact(value)]),
       ["on", now.hardware.join(", ") || "–"]]), now.intervals && make("p", { className: "hint" }, `Intervals: ${now.intervals}`),
       make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Entries" }, make("table", { className: "data" },
-        make("thead", {}, make("tr", {}, ["entry", "state", "what it is", "training FLOPs", "parameters", "why not"].map(head => make("th", { scope: "col" }, head)))),
+        make("thead", {}, make("tr", {}, ["entry", "state", "description", "training FLOPs", "parameters", "failure"].map(head => make("th", { scope: "col" }, head)))),
         make("tbody", {}, trained.map(row => make("tr", {}, row.map((value, i) => make("td", {}, i === 1 ? make("span", { className: `badge ${value}` }, value) : value))))))));
     draw();
     table();

@@ -6,7 +6,7 @@ import { compact, lineChart, thinned } from "../chart.js";
 import { choice, NFE, steps } from "../controls.js";
 import { makeWork, queuedWords } from "../work.js";
 
-const PACE = 2000; // milliseconds between looks at a live run
+const PACE = 2000; // milliseconds between updates of a live run
 const NOT_CURVES = ["step", "seconds"];
 const FIRST = ["loss", "eval/score"];
 
@@ -21,13 +21,13 @@ const badge = run => make("span", { className: `badge ${run.live ? "live" : "don
 export async function open(place, params, context) {
   let timer = null, closed = false, chosen = params.get("run"), shownRun = null;
   const list = make("div"), detail = make("div");
-  place.append(make("header", {}, make("h1", {}, "Runs"), make("p", {}, "Training runs on this machine; curves of those that are live move.")), list, detail);
+  place.append(make("header", {}, make("h1", {}, "Runs"), make("p", {}, "Training runs on this machine; curves of live runs update.")), list, detail);
 
   async function refreshList() {
     const { runs, folders } = await ask("/api/runs");
     if (!runs.length) {
       list.replaceChildren(make("section", { className: "card empty-state" }, make("h2", { className: "title" }, "No runs here yet"),
-        make("p", { className: "soft" }, folders.length ? `Nothing under ${folders.join(", ")}. ` : "The studio was started without a folder of runs. ",
+        make("p", { className: "soft" }, folders.length ? `No runs in ${folders.join(", ")}. ` : "The studio was started without a folder of runs. ",
           "Train something, or start the studio with the folder of your runs:"),
         make("pre", { tabIndex: 0 }, "dbtm train sudoku-mini --out runs/mini\ndbtm studio --runs runs")));
       return;
@@ -39,7 +39,7 @@ export async function open(place, params, context) {
       shownRun = await openRun(chosen, runs.map(run => run.name), detail, context);
     }
   }
-  // Drawn anew where something has changed, with place and focus kept: a visitor may be on their way through it.
+  // Redraw only after changes, and keep scroll position and focus.
   const rows = make("tbody"), region = make("div", { className: "scroll card listed", tabIndex: 0, role: "region", "aria-label": "All runs" });
   let drawn = "";
   function showList(runs) {
@@ -169,7 +169,7 @@ function samplesOf(query, context) {
   return { element: make("div", { className: "side" }, controls, shown), close: work.cancel };
 }
 
-// Every setting with its meaning; those that a recipe or another run changes stand out.
+// Every setting with its meaning; those that a recipe or another run changes are highlighted.
 function settingsOf(name, others) {
   const shown = make("div"), words = value => JSON.stringify(value);
   const get = async run => {
@@ -177,7 +177,7 @@ function settingsOf(name, others) {
     if (note) throw new Error(note);
     return settings;
   };
-  const against = choice("Show", [["changed", "what the recipe has changed"], ["all", "everything"],
+  const against = choice("Show", [["changed", "changed by the recipe"], ["all", "everything"],
     ...others.filter(each => each !== name).map(each => [`run:${each}`, `difference to ${each}`])], "changed", fill);
   async function fill() {
     try {

@@ -35,7 +35,7 @@ export async function open(place, params, context) {
     const training = state.state === "training";
     train.hidden = training || state.state === "ready";
     stop.hidden = progress.hidden = !training;
-    if (state.state === "idle") told.textContent = "One network evaluation from noise to a vertex, trained from data alone: about a minute of one core.";
+    if (state.state === "idle") told.textContent = "One network evaluation from noise to a vertex, trained from data alone: about a minute on one core.";
     if (state.state === "failed") told.textContent = state.error;
     if (training) {
       told.textContent = `Training: step ${state.step} of ${state.steps}`;
@@ -53,7 +53,7 @@ export async function open(place, params, context) {
   }
   function draw({ basins, cells, p, frequencies, agreement }) {
     told.textContent = `${percent(agreement)} of prior draws go where the exact flow takes them.`;
-    const canvas = plane("The learned map: the vertex to which every point is taken");
+    const canvas = plane("The learned map: the vertex of each point");
     learnedPlace.replaceChildren(canvas);
     learnedPlace.hidden = false;
     maps.classList.add("both");
@@ -66,7 +66,7 @@ export async function open(place, params, context) {
     other.show.field = false;
     other.state.x0 = view.state.x0;
     other.give(imageOfVertices(basins, cells));
-    setTimeout(() => { view.paint(); other.paint(); }); // for the size that they have now
+    setTimeout(() => { view.paint(); other.paint(); }); // with their new size
   }
   const own = choice("Your own map", [["", "choose …"], ...cards.map(card => card.name)], "", async () => {
     if (!own.get()) return;
@@ -85,7 +85,7 @@ export async function open(place, params, context) {
     maps);
   maps.append(
     make("section", { className: "section" }, make("h2", {}, "The exact map"), make("div", { className: "simplex" }, exact, beside)),
-    make("section", { className: "section" }, make("h2", {}, "A learned map beside it"),
+    make("section", { className: "section" }, make("h2", {}, "A learned map"),
       make("div", { className: "simplex" },
         learnedPlace,
         make("div", { className: "beside" }, make("section", { className: "card" }, told, progress,

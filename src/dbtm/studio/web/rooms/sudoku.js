@@ -1,4 +1,4 @@
-// The room of Sudokus: one puzzle, and one or two lanes that solve it with settings of their own.
+// The room of Sudokus: one puzzle, and one or two lanes that solve it with their own settings.
 import { make } from "../viewer/dom.js";
 import { viewOfGrid } from "../viewer/grid.js";
 import { makeViewer } from "../viewer/viewer.js";
@@ -8,8 +8,8 @@ import { findClashes, readPuzzle, writePuzzle } from "../puzzle.js";
 import { copyText, makeWork, milliseconds, queuedWords } from "../work.js";
 
 const OPTIONS = ["nfe", "kappa", "scorer"];
-// Of a new puzzle: guesses that a search by singles needs at least; the first is by its clues instead.
-const HARDNESS = [["", "with so many clues"], ["1", "tricky: needs a guess"], ["10", "hard: 10 guesses or more"],
+// Difficulty of a new puzzle: fewest guesses of a search with singles; the first is by number of clues.
+const HARDNESS = [["", "by number of clues"], ["1", "tricky: needs a guess"], ["10", "hard: 10 guesses or more"],
   ["30", "very hard: 30 or more"], ["80", "diabolical: 80 or more"]];
 const START = "850002400720000009004000000000107002305000900040000000000080070017000000000036040";
 
@@ -195,7 +195,7 @@ export async function open(place, params, context) {
     clear: button("Clear", () => setPuzzle(state.puzzle.map(() => 0))),
     compare: button("Compare", () => compare(lanes.length === 1), { "aria-pressed": "false" }),
     link: button("Copy link", () => copyText(location.href, context.say).then(done => {
-      if (!done) { clash.textContent = "The browser does not let the page copy: take the link from the address bar"; return; }
+      if (!done) { clash.textContent = "The browser blocks copying: copy the link from the address bar"; return; }
       buttons.link.textContent = "Copied";
       setTimeout(() => { buttons.link.textContent = "Copy link"; }, 2000);
     })),
@@ -217,8 +217,8 @@ export async function open(place, params, context) {
   const difficulty = choice("A new one", HARDNESS, "", () => { clues.element.hidden = difficulty.get() !== ""; });
   const fresh = button("New puzzle", async () => {
     fresh.disabled = true;
-    fresh.textContent = "Making one …";
-    const slow = setTimeout(() => { fresh.textContent = "Compiling the generator …"; }, 2000); // when it is first used
+    fresh.textContent = "Generating …";
+    const slow = setTimeout(() => { fresh.textContent = "Compiling the generator …"; }, 2000); // at first use
     try {
       const seed = crypto.getRandomValues(new Uint32Array(1))[0];
       const kind = difficulty.get() ? { guesses: Number(difficulty.get()) } : { clues: clues.get() };
@@ -248,7 +248,7 @@ export async function open(place, params, context) {
   const none = !cards.length && make("p", { className: "notice bad" }, "There is no model for Sudoku here.");
   place.append(
     make("header", {}, make("h1", {}, "Sudoku"),
-      make("p", {}, "Type or paste a puzzle, then watch the model settle it: each round is one network evaluation.")),
+      make("p", {}, "Type or paste a puzzle, then watch the model solve it: each round is one network evaluation.")),
     ...(none ? [none] : []),
     bench);
   bench.append(

@@ -1,4 +1,4 @@
-// The room of texts: a beginning or a text with holes, written at one budget or at several side by side.
+// The room of texts: a beginning or a text with holes, completed at one budget or at several side by side.
 import { make } from "../viewer/dom.js";
 import { viewOfSheet } from "../viewer/sheet.js";
 import { makeViewer } from "../viewer/viewer.js";
@@ -17,12 +17,12 @@ export async function open(place, params, context) {
   const lanesPlace = make("div", { className: "sheets" }), beside = make("div", { className: "side one-colour staying" });
   const narrow = matchMedia("(max-width: 60rem)"), rearrange = () => { if (focused) focusLane(focused, true); };
 
-  // -- what is asked for -------------------------------------------------------------------------------------------
+  // -- input -------------------------------------------------------------------------------------------------------
   const input = make("textarea", { id: "prompt", rows: 4, value: params.get("t") ?? "",
-    placeholder: "Begin a text, or leave this empty. Mark holes with ____ to have them filled." });
+    placeholder: "Begin a text, or leave this empty. Write ____ for holes to fill." });
   const model = choice("Model", cards.map(card => card.name), params.get("model") ?? cards[0].name, () => { fill(); remember(); });
   const seed = whole("Seed", Number(params.get("seed")) || 0, () => remember());
-  const hole = steps("Tokens in every hole", ["auto", 1, 2, 3, 4, 6, 8, 12, 16, 24, 32], params.get("hole") ?? "auto", () => remember());
+  const hole = steps("Tokens per hole", ["auto", 1, 2, 3, 4, 6, 8, 12, 16, 24, 32], params.get("hole") ?? "auto", () => remember());
   const showHole = () => { hole.element.hidden = !HOLE.test(input.value); };
   const many = tick(`Same noise at ${SIDE_BY_SIDE.join(", ")} NFE, side by side`, params.has("many"), () => { fill(); remember(); });
   const byRound = tick("Colour tokens by commit round", params.get("colour") !== "state", () => {
@@ -86,7 +86,7 @@ export async function open(place, params, context) {
         lane.mark = extend || !(lane.mark && lane.mark[0] === i && lane.mark[1] === i) ? [Math.min(from, i), Math.max(from, i), from] : null;
         showMark();
       };
-      // Text that is selected with the mouse is marked, too.
+      // Text selected with the mouse is also marked.
       sheet.onpointerup = () => {
         const [from, to] = selectedSpans(sheet, view.spans);
         if (from >= to) return;
@@ -155,7 +155,7 @@ export async function open(place, params, context) {
     lanesPlace.querySelectorAll(".told-of").forEach(each => each.remove());
     history.classList.add("told-of");
     beside.replaceChildren(optionsCard, ...(narrow.matches ? [] : [history]), legend);
-    if (narrow.matches) lane.sheet.after(history); // what is told of a token stands where it was chosen
+    if (narrow.matches) lane.sheet.after(history); // a token's history appears at the token
   }
   function showBusy() {
     cancel.disabled = !lanes.some(lane => lane.work.busy());
@@ -188,7 +188,7 @@ export async function open(place, params, context) {
   input.addEventListener("keydown", event => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); write(); } });
   place.append(
     make("header", {}, make("h1", {}, "Text"),
-      make("p", {}, "A small model writes all tokens at once; each further round renoises what it is unsure of and maps again.")),
+      make("p", {}, "A small model writes all tokens at once; each further round renoises uncertain tokens and maps again.")),
     make("div", { className: "bench" },
       make("div", { className: "side" },
         make("div", { className: "prompt-box" },
@@ -205,7 +205,7 @@ export async function open(place, params, context) {
   };
 }
 
-// First and last of the spans of which a part is selected; [0, -1] for none.
+// First and last of the selected spans; [0, -1] for none.
 function selectedSpans(sheet, spans) {
   const selection = getSelection(), none = [0, -1];
   if (!selection || selection.isCollapsed) return none;
