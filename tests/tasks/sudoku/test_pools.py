@@ -75,7 +75,7 @@ def test_bad_files_are_refused_before_training(puzzle_file, tmp_path):
         Sudoku(clues=(), puzzle_files=("nowhere.csv",)).prepare_evaluation()
     with pytest.raises(UsageError, match="must be set"):
         Sudoku(clues=())
-    with pytest.raises(UsageError, match="box size 2 has none"):
+    with pytest.raises(UsageError, match="no hard puzzles of box size 2"):
         Sudoku(box=2, clues=((6, 6),), evaluate_clues=6, efforts=((2, 4),))
 
 
