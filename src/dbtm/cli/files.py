@@ -1,4 +1,4 @@
-"""Files that a command writes: checked before any work starts, and written atomically."""
+"""Files that a command writes: checked before work starts, and written atomically."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -71,7 +71,7 @@ def reproduce(
 
 
 def _given(words: list[str]) -> dict[str, Path]:
-    """--data as paths by name; without a name it is text for the small scale."""
+    """--data as {name: path}; a path without a name is text for the small scale."""
     found: dict[str, Path] = {}
     for word in words:
         name, equals, path = word.partition("=")
