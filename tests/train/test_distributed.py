@@ -15,11 +15,16 @@ from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint import weights as averaged
 from dbtm.config import override
 from dbtm.core.errors import UsageError
+from dbtm.evals.judges import load_judge
+from dbtm.evals.judges.gguf import GGUFJudge
+from dbtm.evals.validation import validation_loss
+from dbtm.methods.base import Examples
 from dbtm.methods.dbtm import DistillConfig, PathConfig
 from dbtm.recipes import recipe
 from dbtm.tasks.base import Batch, register
 from dbtm.tasks.toy import Markov
 from dbtm.train.loop import ASK_EVERY, Trainer
+from tests.evals.judges import gguf_writer
 from tests.train import workers
 from tests.train.test_resume import tiny_run
 
@@ -349,27 +354,50 @@ def same_samples_when_exported(run, out):
         gather(run, out)
 
 
-def evaluated(out):
-    """The rows that a task is measured on, and what the record of the run says of them."""
-    rows = []
+def evaluated(out, judge):
+    """The rows that a task is measured on, numbers of them, and how many rows this process measured and judged."""
+    rows, numbers, worked = [], [], {"validation": 0, "judge": 0}
 
     def measure(sampler, seed):
         rows.append(torch.from_numpy(sampler.sample(50, seed=seed, nfe=2).tokens))
         given = np.tile(np.arange(6) % 5, (21, 1))
         rows.append(torch.from_numpy(sampler.sample(tokens=given, clean=given < 2, seed=seed, nfe=3).tokens))
+        texts = ["in the end", "the inn", "a tin hat"] * 5
+        numbers.append(torch.from_numpy(load_judge(judge, "cpu").score(texts).nll_B))
+        numbers.append(torch.tensor(validation_loss(sampler, seed)))
         return {"score": float(rows[0].float().mean())}
 
+    def judged(self, ids, token_nll=GGUFJudge.token_nll):
+        worked["judge"] += len(ids)
+        return token_nll(self, ids)
+
+    def validated(*args, **more):
+        worked["validation"] += len(args[0])
+        return Examples(*args, **more)
+
     trainer = Trainer(run_config("shard" if "RANK" in os.environ else "auto", steps=3), out, evaluate=measure)
-    trainer.run()
-    return rows
+    with (
+        mock.patch.object(GGUFJudge, "token_nll", judged),
+        mock.patch("dbtm.evals.judges.base.MOST_TOKENS", {"cpu": 32}),
+        mock.patch("dbtm.evals.validation.Examples", validated),
+    ):
+        trainer.run()
+    return rows, numbers, worked
 
 
-def test_all_processes_sample_for_an_evaluation(tmp_path, doubles):
-    one = evaluated(tmp_path / "one")
-    first, second = workers.run(2, evaluated, tmp_path / "two", folder=tmp_path)
-    assert not second, "the first process measures"
-    assert all(torch.equal(mine, theirs) for mine, theirs in zip(one, first, strict=True))
+def test_all_processes_sample_and_judge_for_an_evaluation(tmp_path, doubles):
+    """Also the objective on held-out rows, which reads a teacher whose weights are sharded."""
+    judge = str(gguf_writer.model_file(tmp_path / "tiny.gguf"))
+    rows, numbers, worked = evaluated(tmp_path / "one", judge)
+    first, second = workers.run(2, evaluated, tmp_path / "two", judge, folder=tmp_path)
+    assert second[:2] == ([], []), "the first process measures"
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(rows, first[0], strict=True))
+    assert torch.equal(numbers[0], first[1][0])
+    torch.testing.assert_close(first[1][1], numbers[1], rtol=1e-9, atol=0.0)
     assert checkpoint.best(tmp_path / "two") == checkpoint.best(tmp_path / "one")
+    for name, total in worked.items():
+        assert first[2][name] + second[2][name] == total
+        assert second[2][name] >= total / 3
 
 
 def test_torchrun_trains_and_resumes(tmp_path):

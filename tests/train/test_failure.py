@@ -60,6 +60,37 @@ def test_a_peer_that_never_comes_is_one_line(monkeypatch):
         World.join(cuda=False, seconds=1)
 
 
+def with_an_evaluation_that_fails(out, where):
+    """What ends each process: where 0, in what only the first one does; else in the second one's share of samples."""
+
+    def evaluate(sampler, seed):
+        if where == 0:
+            raise RuntimeError("this measure is wrong")
+        sampler.sample(8, seed=seed, nfe=1)
+        return {"score": 0.0}
+
+    trainer = Trainer(run_config("replicate", steps=3), out, evaluate=evaluate)
+    if where and trainer.world.rank:
+        trainer.method.sample = None
+    with pytest.raises((Exception, SystemExit)) as ended:
+        trainer.run()
+    trainer.world.leave()
+    return f"{ended.type.__name__}: {ended.value}"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (0, "RuntimeError: this measure is wrong"),
+        (1, "UsageError: process 1 of 2: TypeError: 'NoneType' object"),
+    ],
+)
+def test_an_evaluation_that_fails_is_told_by_the_first_process_alone(tmp_path, where, said):
+    first, second = workers.run(2, with_an_evaluation_that_fails, tmp_path / "run", where, folder=tmp_path)
+    assert first.startswith(said)
+    assert second == "SystemExit: 1"
+
+
 # -- torchrun brings a run back --------------------------------------------------------------------------------------
 
 SETTINGS = [
