@@ -152,8 +152,9 @@ def test_one_process_prints_and_writes(files, tmp_path):
     assert first[1:] == ("", 0)
     assert second == ("", "", 0)
     assert command(*words, "--json", tmp_path / "one.json")[2] == 0
-    one, two = (numbers(json.loads((tmp_path / f"{name}.json").read_text())) for name in ("one", "two"))
-    assert one == two
+    one, two = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two"))
+    assert numbers(one) == numbers(two)
+    assert two["hardware"].startswith("2 x cpu: ")
 
 
 def test_a_mistake_is_one_line_of_the_first_process(tmp_path):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from dbtm.train.team import current
+
 
 def made(device: torch.device) -> dict[str, str | None]:
     """The machine, the code, and now."""
@@ -16,7 +18,9 @@ def made(device: torch.device) -> dict[str, str | None]:
 
 def machine(device: torch.device) -> dict[str, str | None]:
     """The machine and the code, without the time."""
-    return {"hardware": hardware(device), "torch": torch.__version__, "commit": commit()}
+    team = current()
+    devices = "" if team is None else f"{team.size} x "
+    return {"hardware": devices + hardware(device), "torch": torch.__version__, "commit": commit()}
 
 
 def hardware(device: torch.device) -> str:
