@@ -90,6 +90,16 @@ def test_changes_are_read_as_strictly_as_a_configuration():
     assert TUNED.changed("dbtm", {"commit": False}).repetition_penalty == 0
 
 
+def test_a_temperature_given_alone_is_that_of_all_rounds():
+    options = Options(nfe=4, scorer="spread", mean_from=1)
+    cool = options.changed("dbtm", {"temperature": 0.5})
+    assert [cool.in_round(r).temperature for r in (1, 4)] == [0.5, 0.5]
+    assert cool.changed("dbtm", {"nfe": 1}).in_round(1).temperature == 0.5
+    both = options.changed("dbtm", {"temperature": 0.5, "mean_temperature": 0.8})
+    assert both.in_round(1).temperature == 0.8
+    assert options.changed("dbtm", {"top_p": 0.9}).in_round(1).temperature == 1.0
+
+
 def test_without_a_scorer_one_round_commits_everything():
     assert TUNED.changed("dbtm", {"scorer": "none", "nfe": 9}).nfe == 1
     assert TUNED.changed("dbtm", {"scorer": "none", "nfe": 9, "commit": False}).nfe == 9

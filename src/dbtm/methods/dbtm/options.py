@@ -51,7 +51,7 @@ class Options(SampleConfig):
     the first round's answers from noise and the later ones from what the context says. 0: never, as in the paper. A
     budget of one evaluation always starts from noise: at the mean, positions would be independent of each other."""
     mean_temperature: float = 1.0
-    """The temperature in these rounds."""
+    """The temperature in these rounds; where a sampler is given a temperature alone, that one."""
     repetition_penalty: float = 0.0
     """Divides a token's probability by (1 + how often it is committed) to this power; 0 is off."""
     fresh_noise: bool = True
@@ -145,12 +145,13 @@ class Options(SampleConfig):
         return replace(self, temperature=self.mean_temperature) if self.at_mean(r) else self
 
     def changed(self, method: str, changes: dict[str, Any]) -> "Options":
-        """Kappa, where not given, is tuned for the budget. The penalty counts committed tokens: without commits it is
-        off.
+        """Kappa, where not given, is tuned for the budget. A temperature given alone is that of all rounds. The penalty
+        counts committed tokens: without commits it is off.
         """
         nfe = changes.get("nfe", self.nfe)
         tuned = {"kappa": self.tuned_kappa(nfe)} if isinstance(nfe, int) else {}
-        options = super().changed(method, tuned | changes)
+        alike = {"mean_temperature": changes["temperature"]} if "temperature" in changes else {}
+        options = super().changed(method, tuned | alike | changes)
         if options.sampler == "refine" and options.commit and options.scorer == "none":
             options = replace(options, nfe=1)  # all scores are 1: one round commits everything
         if options.threshold is None and "kappa" in changes:
