@@ -21,7 +21,7 @@ app = typer.Typer(help="Measure a checkpoint.", no_args_is_help=True)
 @app.callback()
 def _group(context: typer.Context) -> None:
     """Measure a checkpoint."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
+    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
         return
     from dbtm.service.evaluation.together import joined
 
