@@ -140,7 +140,7 @@ def put_in_place(temporary: Path, folder: Path) -> None:
 
 
 def own_name() -> str:
-    """This process's suffix for temporary folders."""
+    """This process's name in temporary folders."""
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:40] or "host"
     return f"{host}-{os.getpid()}"
 

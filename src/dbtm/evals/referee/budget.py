@@ -21,7 +21,7 @@ class Budget:
 
     def __post_init__(self):
         if (self.flops is None) == (self.minutes is None):
-            raise UsageError("the budget is either training FLOPs or minutes of the device: give only one")
+            raise UsageError("the budget is either training FLOPs or minutes of the device: give exactly one")
         given = self.flops if self.flops is not None else self.minutes
         if not is_number(given) or given <= 0:
             raise UsageError(f"a budget of {str(given)[:40]} is invalid: it must be positive")

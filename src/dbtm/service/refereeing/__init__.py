@@ -60,7 +60,7 @@ class RefereeRequest:
         if self.n is not None and self.n < 2:
             raise UsageError(f"{self.n} samples are too few: use at least 2")
         if self.flops is not None and self.minutes is not None:
-            raise UsageError("the budget is either training FLOPs or minutes of the device: give only one")
+            raise UsageError("the budget is either training FLOPs or minutes of the device: give exactly one")
         if not 0 < self.teacher_share < 1:
             raise UsageError(f"a teacher's share of {self.teacher_share} must be above 0 and below 1")
 
