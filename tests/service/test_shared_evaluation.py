@@ -196,6 +196,13 @@ def test_a_process_that_fails_ends_all_in_one_line(files, tmp_path, does):
     assert (first["out"], first["err"].count("\n"), first["code"]) == ("", 1, 2)
 
 
+def test_a_process_that_never_comes_is_one_line_without_a_setting_of_training(monkeypatch):
+    for name, value in workers.environment(0, 2, workers.free_port()).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=r"as not all have joined: .* did not answer within 1 seconds"), joined(1):
+        pass
+
+
 class Stopping(Progress):
     done = 0
 

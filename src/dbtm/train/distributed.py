@@ -38,12 +38,14 @@ class World:
         return self.rank == 0
 
     @staticmethod
-    def join(cuda: bool, seconds: float = 600) -> "World":
-        """The world torchrun describes in the environment, or a world of one. Peers have so many seconds to answer."""
+    def join(cuda: bool, seconds: float = 600, setting: str = "train.peer_timeout=") -> "World":
+        """The world torchrun describes in the environment, or a world of one. Peers have so many seconds to answer;
+        `setting` is what sets them.
+        """
         if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
             return World()
         if not dist.is_initialized():
-            with listening(lambda: "as not all have joined", seconds):
+            with listening(lambda: "as not all have joined", seconds, setting):
                 store, rank, size = next(iter(dist.rendezvous("env://", timeout=timedelta(seconds=seconds))))
                 store = dist.PrefixStore(meeting(store, rank, size, seconds), store)
                 dist.init_process_group(

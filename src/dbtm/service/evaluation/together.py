@@ -20,7 +20,7 @@ def joined(seconds: float = SECONDS) -> Iterator[bool]:
     """Within, on the first process, evaluations are shared. The others do their shares first, and get False."""
     try:
         with listening(lambda: "as not all have joined", seconds, ""):
-            world = World.join(cuda=False, seconds=seconds)
+            world = World.join(cuda=False, seconds=seconds, setting="")
             team = Team(world.on_cpus(), seconds)
     except LostPeer as lost:
         raise UsageError(str(lost)) from lost
