@@ -63,7 +63,12 @@ class Team:
         except Exception as raised:  # the others must hear of it
             error, mine = raised, _Failure(_described(raised))
         patience = self.seconds + SLOWER * (time.monotonic() - start)
-        dist.monitored_barrier(self.group, PATIENT if self.rank else timedelta(seconds=patience))
+        try:
+            dist.monitored_barrier(self.group, PATIENT if self.rank else timedelta(seconds=patience))
+        except RuntimeError:
+            if error is not None:  # it came early: the others may still be at work, as they should
+                raise error from None
+            raise
         found: list[Any] = [None] * self.size
         dist.gather_object(mine, None if self.rank else found, group=self.group)
         self.working = False
