@@ -1,6 +1,8 @@
 """Work that several processes share: whose error is raised, and what the others say of theirs."""
 
 import os
+from contextlib import redirect_stderr
+from io import StringIO
 
 import pytest
 
@@ -36,3 +38,37 @@ def test_an_error_of_the_first_process_is_not_lost_while_others_work(tmp_path):
     ended = tmp_path / "ended"
     said = workers.run(2, with_a_peer_at_work, ended, folder=tmp_path, leave=False, results=1)
     assert said == ["ValueError('this measure is wrong')"]
+
+
+def fail_second(team, error):
+    if team.rank:
+        raise error
+
+
+def lead_or_serve(team, *asked):
+    if team.rank:
+        team.serve()
+    with team.leading():
+        team.everywhere(*asked)
+
+
+def with_a_peer_that_fails(error):
+    """What each process writes to stderr, and what ends it, where the second one's share raises `error`."""
+    team, written = Team(World.join(cuda=False).on_cpus(), seconds=60), StringIO()
+    with redirect_stderr(written), pytest.raises((UsageError, SystemExit)) as raised:
+        lead_or_serve(team, fail_second, error)
+    return written.getvalue(), str(raised.value)
+
+
+def test_a_bug_in_a_share_of_another_process_leaves_its_traceback(tmp_path):
+    first, second = workers.run(2, with_a_peer_that_fails, KeyError("state"), folder=tmp_path)
+    assert first == ("", "process 1 of 2: KeyError: 'state'")
+    assert second[0].startswith("Traceback (most recent call last)")
+    assert "in fail_second" in second[0]
+    assert second[0].endswith("KeyError: 'state'\n")
+
+
+def test_a_mistake_that_another_process_finds_is_told_once(tmp_path):
+    first, second = workers.run(2, with_a_peer_that_fails, UsageError("no judge here"), folder=tmp_path)
+    assert first == ("", "process 1 of 2: no judge here")
+    assert second == ("", "1")

@@ -5,6 +5,7 @@ function with its arguments. Each process computes its share, and the first one 
 """
 
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -62,6 +63,8 @@ class Team:
             mine = work(self, *args, **own)
         except Exception as raised:  # the others must hear of it
             error, mine = raised, _Failure(_described(raised))
+            if self.rank and not isinstance(raised, UsageError):  # the first process tells in one line what failed
+                traceback.print_exc()
         patience = self.seconds + SLOWER * (time.monotonic() - start)
         try:
             dist.monitored_barrier(self.group, PATIENT if self.rank else timedelta(seconds=patience))
