@@ -1,11 +1,13 @@
 """What a run shows, in a log and on a terminal."""
 
 import io
+import json
+from time import monotonic, sleep
 
 import pytest
 
 from dbtm.train import display, metrics
-from dbtm.train.display import Status, bar_line, clock, duration
+from dbtm.train.display import Status, bar_line, clock, duration, evaluation_lines
 from dbtm.train.metrics import Metrics
 from tests.clock import Clock
 
@@ -119,3 +121,67 @@ def test_a_run_that_ends_in_time_says_nothing(tmp_path):
         told.stop_at(1000.0)
     told.timer.join()
     assert told.timer.finished.is_set()
+
+
+OWN = {"validation": 1.2345} | {
+    f"{name}_{at}": value for name, value in (("entropy", 1.5946), ("distinct", 0.9961)) for at in ("data", 1, 4)
+}
+
+
+def test_an_evaluation_is_a_line_per_metric_with_the_data_last(tmp_path):
+    stream = io.StringIO()
+    with Metrics(tmp_path, 100, 0, stream=stream) as told:
+        told.evaluated(50, {**OWN, "score": 0.5})
+    assert stream.getvalue().splitlines() == [
+        "step 50  validation 1.2345",
+        "  entropy   1 NFE 1.5946  4 NFE 1.5946  data 1.5946",
+        "  distinct  1 NFE 0.9961  4 NFE 0.9961  data 0.9961",
+    ]
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["eval/score"] == 0.5
+
+
+def test_every_kind_of_name_is_readable_and_fits_80_columns():
+    values = {"total_variation": 0.25, "solved_all": 0.5, "solved_4_clues30": 0.75, "top_5_1": 0.125}
+    values |= {f"perplexity_{2**i}": 1234.5 for i in range(10)}
+    lines = evaluation_lines(7, values)
+    assert lines[0] == "step 7  total variation 0.2500"
+    assert [" ".join(line.split()) for line in lines[1:4]] == [
+        "solved 0.5000",
+        "solved, clues 30 4 NFE 0.7500",
+        "top 5 1 NFE 0.1250",
+    ]
+    assert sum(line.count("NFE 1234.5000") for line in lines[4:]) == 10
+    assert max(map(len, lines)) <= 80
+
+
+def test_an_evaluation_that_takes_long_is_named_in_a_log(tmp_path, monkeypatch):
+    for patience, shown in ((0.0, "evaluating\n"), (60.0, "")):
+        monkeypatch.setattr(display, "PATIENCE", patience)
+        stream = io.StringIO()
+        with Metrics(tmp_path, 100, 0, stream=stream) as told, told.evaluating():
+            deadline = monotonic() + 5
+            while shown and not stream.getvalue() and monotonic() < deadline:
+                sleep(0.01)
+        assert stream.getvalue() == shown
+
+
+def test_an_evaluation_is_named_in_the_live_line_instead_of_the_speed(tmp_path):
+    assert bar_line(Status(3, 3, 1.5, 2.0), 80, 65, "evaluating").startswith("step 3/3  evaluating, 1:05  ━")
+    stream = Terminal()
+    with Metrics(tmp_path, 3, 0, stream=stream) as told, told.evaluating():
+        assert "evaluating" in str(told.display._render())
+    assert "evaluating" not in str(told.display._render())
+
+
+def test_work_without_steps_is_named(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    terminal, log = Terminal(), io.StringIO()
+    for stream in (terminal, log):
+        with display.shown("planning rounds", stream):
+            pass
+    assert "planning rounds" in terminal.getvalue()
+    assert log.getvalue() == "", "it did not take long"
+
+
+def test_short_durations_are_numbers_with_their_plural():
+    assert [duration(s) for s in (0.34, 1.0, 1.5, 9.6)] == ["0.34 seconds", "1 second", "1.5 seconds", "10 seconds"]

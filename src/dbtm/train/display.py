@@ -1,7 +1,11 @@
 """What a run shows: lines that stay, and how far it is: on a terminal live at the bottom, elsewhere as plain lines."""
 
+import re
+import sys
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -9,7 +13,9 @@ from dbtm.core.terminal import visible
 
 GLANCE = 0.5  # seconds between looks at the loss for the live line
 QUIET = 30.0  # seconds without a line, where lines are plain
+PATIENCE = 2.0  # seconds of other work than steps after which a plain line names it
 BAR = 30  # characters at most
+WIDTH = 80  # columns of what is measured
 DAY, HOUR, MINUTE = 86_400, 3_600, 60
 
 
@@ -27,11 +33,12 @@ def clock(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """7 days, 26 hours, 3 minutes, 40 seconds."""
+    """7 days, 26 hours, 3 minutes, 40 seconds, 1.5 seconds, 1 second."""
     for unit, name, least in ((DAY, "day", 2 * DAY), (HOUR, "hour", 2 * HOUR), (MINUTE, "minute", 2 * MINUTE)):
         if seconds >= least:
             return f"{seconds / unit:,.0f} {name}s"
-    return f"{seconds:,.0f} seconds"
+    text = f"{seconds:.0f}" if seconds >= 9.5 else f"{seconds:.2g}"
+    return f"{text} second{'s' * (text != '1')}"
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,14 @@ class Status:
         return [f"step {self.step}/{total}", *loss, *speed, *eta]
 
 
-def bar_line(status: Status, width: int, waited: float = 0.0) -> str:
-    """The live line: words first, a bar in what is left of the width. Words are never cut: they wrap."""
+def bar_line(status: Status, width: int, waited: float = 0.0, work: str = "") -> str:
+    """The live line: words first, a bar in what is left of the width. Words are never cut: they wrap. `work` is done
+    instead of a step, since `waited` seconds.
+    """
     words = status.words()
-    if status.loss is None:
+    if work:
+        words = [words[0], f"{work}, {clock(waited)}"]
+    elif status.loss is None:
         words.append(f"first step, {clock(waited)}")
     text = "  ".join(words)
     room = min(BAR, width - len(text) - 3)
@@ -71,6 +82,49 @@ def bar_line(status: Status, width: int, waited: float = 0.0) -> str:
         return text
     done = round(room * status.step / max(status.steps, 1))
     return f"{text}  {'━' * done}{'─' * (room - done)}"
+
+
+# -- what is measured --------------------------------------------------------------------------------------------------
+
+_AT = re.compile(r"(?P<name>.+?)_(?P<at>\d+|all|data)(?P<set>_clues\d+)?")
+
+
+def evaluation_lines(step: int, values: Mapping[str, float]) -> list[str]:
+    """An evaluation in 80 columns: a line per metric, its values by number of network evaluations, the data's last.
+
+    Names end in the number (`entropy_4`), in `data`, or in `all` for a method that chooses the number itself.
+    """
+    alone: list[str] = []
+    rows: dict[str, list[str]] = {}
+    for name, value in values.items():
+        found = _AT.fullmatch(name)
+        if found is None:
+            alone.append(f"{_words(name)} {value:.4f}")
+            continue
+        at = {"data": "data ", "all": ""}.get(found["at"], f"{found['at']} NFE ")
+        rows.setdefault(_words(found["name"] + (found["set"] or "")), []).append(f"{at}{value:.4f}")
+    lines = _wrapped(f"step {step}", alone, 2)
+    room = max(map(len, rows), default=0)
+    for name, row in rows.items():
+        lines += _wrapped(f"  {name:<{room}}", sorted(row, key=lambda cell: cell.startswith("data")), room + 2)
+    return lines
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace(" clues", ", clues ")
+
+
+def _wrapped(first: str, cells: list[str], indent: int) -> list[str]:
+    """Cells after a first word, in lines of at most 80 characters, the later ones indented."""
+    lines = [first]
+    for number, cell in enumerate(cells):
+        if number and len(lines[-1]) + 2 + len(cell) > WIDTH:
+            lines.append(" " * indent)
+        lines[-1] += f"  {cell}"
+    return lines
+
+
+# -- where it is shown -------------------------------------------------------------------------------------------------
 
 
 class Plain:
@@ -94,6 +148,17 @@ class Plain:
         """How far it is; `full` has all terms, where there was a report."""
         self.line(full or "  ".join(status.words()))
 
+    @contextmanager
+    def busy(self, work: str) -> Iterator[None]:
+        """Within, other work than steps is done: a line where it takes a while."""
+        timer = threading.Timer(PATIENCE, self.line, (work,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     def close(self) -> None:
         pass
 
@@ -107,7 +172,7 @@ class Live(Plain):
         from rich.live import Live as Display
 
         self.now = Status(first_step, steps)
-        self.started = time.monotonic()
+        self.started, self.work = time.monotonic(), ""
         self.console = Console(file=stream, highlight=False, markup=False)
         self.display = Display(
             console=self.console,
@@ -121,7 +186,8 @@ class Live(Plain):
     def _render(self) -> Any:
         from rich.text import Text
 
-        return Text(bar_line(self.now, self.console.width, time.monotonic() - self.started), no_wrap=False)
+        waited = time.monotonic() - self.started
+        return Text(bar_line(self.now, self.console.width, waited, self.work), no_wrap=False)
 
     def line(self, text: str) -> None:
         with suppress(OSError, RuntimeError, ValueError):
@@ -133,6 +199,14 @@ class Live(Plain):
     def status(self, status: Status, full: str = "") -> None:
         self.now, self.last = status, time.monotonic()
 
+    @contextmanager
+    def busy(self, work: str) -> Iterator[None]:
+        self.started, self.work = time.monotonic(), work
+        try:
+            yield
+        finally:
+            self.work = ""
+
     def close(self) -> None:
         with suppress(OSError, RuntimeError, ValueError):
             self.display.stop()
@@ -140,8 +214,25 @@ class Live(Plain):
 
 def display(stream: TextIO, steps: int | None, first_step: int) -> Plain:
     """The display that suits a stream."""
+    return Live(stream, steps, first_step) if _terminal(stream) else Plain(stream)
+
+
+@contextmanager
+def shown(work: str, stream: TextIO | None = None) -> Iterator[None]:
+    """Names work that has no steps: at the bottom of a terminal while it is done, elsewhere if it takes a while."""
+    stream = stream or sys.stderr
+    if _terminal(stream):
+        from rich.console import Console
+
+        with Console(file=stream, highlight=False).status(work):
+            yield
+    else:
+        with Plain(stream).busy(work):
+            yield
+
+
+def _terminal(stream: TextIO) -> bool:
     try:
-        terminal = stream.isatty()
+        return stream.isatty()
     except ValueError:  # closed
-        terminal = False
-    return Live(stream, steps, first_step) if terminal else Plain(stream)
+        return False

@@ -5,12 +5,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from dbtm.core.errors import UsageError
 from dbtm.train.callbacks import Callback
-from dbtm.train.display import DAY, Status, compact, display, duration
+from dbtm.train.display import DAY, Status, compact, display, duration, evaluation_lines
 from dbtm.train.header import announce
 from dbtm.train.pace import OPEN
 
@@ -96,6 +97,16 @@ class Metrics:
         shown = " ".join(f"{name} {compact(value)}" for name, value in terms.items())
         self.display.status(status, "  ".join([at, shown, *rest[1:]]))
         self._warn_if_slow(status)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Within, an evaluation is made, which may take longer than many steps."""
+        return self.display.busy("evaluating")
+
+    def evaluated(self, step: int, values: Mapping[str, float]) -> None:
+        """The record of an evaluation, and its lines; the score, which only compares checkpoints, is in the record."""
+        self.record(step, {f"eval/{name}": value for name, value in values.items()})
+        for line in evaluation_lines(step, {k: v for k, v in values.items() if k != "score"} or values):
+            self.say(line)
 
     def _warn_if_slow(self, status: Status) -> None:
         """Once, when the speed is known: hours of a progress bar at 0 % tell less."""
