@@ -7,13 +7,22 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.config import override
+from dbtm.core.errors import UsageError
+from dbtm.evals.judges.gguf import GGUFJudge
+from dbtm.recipes import recipe
+from dbtm.service.training import fit
+from dbtm.train import loop
 from dbtm.train.distributed import LostPeer, World
 from dbtm.train.loop import Trainer
+from tests.evals.judges import gguf_writer
+from tests.evals.test_quick import text_task
 from tests.train import workers
 from tests.train.test_distributed import run_config
 
@@ -91,6 +100,59 @@ def test_an_evaluation_that_fails_is_told_by_the_first_process_alone(tmp_path, w
     assert second == "SystemExit: 1"
 
 
+def judged_run(task):
+    """Two steps of a small network on text, evaluated after each, in float32 on a CPU."""
+    changes = ["model.width=16", "model.depth=1", "model.heads=2", "train.steps=2", "train.batch=4"]
+    changes += ["train.evaluate_every=1", "train.compile=false", "train.precision=fp32", "train.device=cpu"]
+    return override(recipe("text-small").on(task), [*changes, "optim.warmup=1"])
+
+
+def with_a_judge_in_this_folder(config, out, folders):
+    """What happens in order on each process, which starts in a folder of its own, and what ends it."""
+    happened, rank = [], int(os.environ["RANK"])
+    os.chdir(folders[rank])
+
+    def noting(function, what):
+        return lambda self, *args, **more: (happened.append(what), function(self, *args, **more))[1]
+
+    with (
+        mock.patch.object(GGUFJudge, "__init__", noting(GGUFJudge.__init__, "load")),
+        mock.patch.object(Trainer, "_step", noting(Trainer._step, "step")),
+    ):
+        try:
+            fit(config, out)
+        except (UsageError, SystemExit) as error:
+            return happened, f"{type(error).__name__}: {error}"
+    return happened, ""
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """A run with the judge tiny.gguf, and a folder of each of two processes; the first one has it."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    gguf_writer.model_file(folders[0] / "tiny.gguf")
+    task = replace(text_task(tmp_path / "set", 0.2), judge="tiny.gguf", evaluate_nfe=(1,))
+    return judged_run(task), folders
+
+
+def test_a_judge_that_another_process_lacks_is_refused_before_training(tmp_path, judged):
+    config, folders = judged
+    run = tmp_path / "run"
+    ranks = workers.run(2, with_a_judge_in_this_folder, config, run, folders, folder=tmp_path, leave=False)
+    assert ranks[0] == (["load"], "UsageError: process 1 of 2: there is no file tiny.gguf to judge with")
+    assert ranks[1] == ([], "SystemExit: 1")
+    assert not run.exists()
+
+
+def test_every_process_loads_the_judge_once_before_the_first_step(tmp_path, judged):
+    config, folders = judged
+    gguf_writer.model_file(folders[1] / "tiny.gguf")
+    ranks = workers.run(2, with_a_judge_in_this_folder, config, tmp_path / "run", folders, folder=tmp_path)
+    assert ranks == [(["load", "step", "step"], "")] * 2
+
+
 # -- torchrun brings a run back --------------------------------------------------------------------------------------
 
 SETTINGS = [
@@ -100,9 +162,6 @@ SETTINGS = [
 
 
 def undisturbed(out):
-    from dbtm.config import override
-    from dbtm.recipes import recipe
-
     Trainer(override(recipe("markov"), SETTINGS), out).run()
 
 
@@ -117,9 +176,6 @@ def same_weights(one: Path, other: Path) -> bool:
 
 def killed(out, attempt):
     """The second process is killed in its eighth step, unless it was started anew. Returns where it started."""
-    from dbtm.config import override
-    from dbtm.recipes import recipe
-
     trainer = Trainer(override(recipe("markov"), SETTINGS), out, resume=True)
     step, rank, started = trainer._step, trainer.world.rank, trainer.step
 
@@ -156,12 +212,8 @@ def test_torchrun_brings_a_run_back_after_every_kill(tmp_path):
 
 
 def test_the_comparison_can_fail(tmp_path):
-    from dbtm.config import override
-    from dbtm.recipes import recipe
-    from dbtm.train.loop import fit
-
     config = override(recipe("markov"), [*SETTINGS, "train.layout=auto", "train.steps=2"])
     for seed in (0, 1):
-        fit(replace(config, train=replace(config.train, seed=seed)), tmp_path / str(seed))
+        loop.fit(replace(config, train=replace(config.train, seed=seed)), tmp_path / str(seed))
     assert same_weights(tmp_path / "0", tmp_path / "0")
     assert not same_weights(tmp_path / "0", tmp_path / "1")

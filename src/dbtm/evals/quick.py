@@ -159,8 +159,8 @@ def text(sampler: Sampler, task: Any, seed: int) -> dict[str, float]:
 
 
 def judge_of(task: Any, device: torch.device) -> Judge | None:
-    """The task's judge, loaded once; None without one. It is also loaded before training begins, so that errors do not
-    wait for the first evaluation.
+    """The task's judge, loaded once; None without one. Every process also loads it before training starts, so that
+    errors do not wait for the first evaluation.
     """
     return _load(task.judge, str(device.type)) if getattr(task, "judge", "") else None
 

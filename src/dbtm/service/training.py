@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -126,9 +125,8 @@ def fit(
     With `minutes`, train.steps is set to fit into them, from the measured speed. `callbacks` receive every number of
     the run. Sampler options that are tuned on trained weights are tuned at the end.
     """
-    if os.environ.get("RANK", "0") == "0":  # the process that evaluates
-        quick.judge_of(config.task, pick_device(config.train.device))
-    folder = loop.fit(config, out, resume, max_seconds, minutes, quick.on_the_way, callbacks, _smaller(config))
+    evaluate, load, smaller = quick.on_the_way, quick.judge_of, _smaller(config)
+    folder = loop.fit(config, out, resume, max_seconds, minutes, evaluate, callbacks, smaller, load)
     tune_finished(folder)
     return folder
 

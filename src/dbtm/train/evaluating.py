@@ -50,12 +50,8 @@ def together(sampler: Sampler, team: Team) -> Iterator[SharedSampler | None]:
     """On the first process, the sampler to measure with. The others serve it until it is done, and get None."""
     team.held["sampler"] = sampler
     try:
-        if team.rank:
-            team.serve()
-            yield None
-            return
-        with team.leading():
-            yield shared(sampler, team)
+        with team.split() as first:
+            yield shared(sampler, team) if first else None
     finally:
         del team.held["sampler"]
 

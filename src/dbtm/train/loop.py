@@ -27,6 +27,7 @@ from dbtm.kernels.dispatch import no_compiling
 from dbtm.methods.base import Examples, backward, method_of
 from dbtm.nn import Backbone
 from dbtm.sampling import Sampler
+from dbtm.tasks.base import Task
 from dbtm.train import layout as layouts
 from dbtm.train import state
 from dbtm.train.batches import Split, check_batch, micro_batches
@@ -44,6 +45,7 @@ from dbtm.train.steady import SteadyCheckpoint, ways_back
 from dbtm.train.team import Team
 
 Evaluate = Callable[[Sampler, int], dict[str, float]]  # (sampler, seed) to named numbers; "score" picks the best
+Load = Callable[[Task, torch.device], object]  # what evaluations need besides, on all processes that share them
 ASK_EVERY = 8  # steps after which several devices ask each other whether to stop, for which they wait for their GPUs
 
 
@@ -70,6 +72,7 @@ class Trainer:
         evaluate: Evaluate | None = None,
         callbacks: Sequence[Callback] = (),
         smaller: str = "",
+        load: Load | None = None,
     ):
         self.config, self.out, self.evaluate, self.smaller = config, out, evaluate, smaller
         self.header: list[str] = []  # what is said when nothing can be refused any more
@@ -95,8 +98,16 @@ class Trainer:
             raise UsageError(f"{out} already holds a run: resume it, or choose another folder")
         check_batch(config.task)
         self.files, self.data_sha256 = config.task.files(), config.task.data_sha256()
-        if self.world.first:
-            config.task.prepare_evaluation()
+        self.shared: SharedFolder | None = None
+        self.team: Team | None = None
+        if self.world.size > 1:
+            self.shared = SharedFolder(self.world.on_cpus())
+            self.team = Team(self.world.on_cpus(), config.train.peer_timeout, "train.peer_timeout=", LostPeer)
+        with self.team.split() if self.team else nullcontext(True) as first:
+            if first:
+                if load is not None:
+                    load(config.task, self.device)
+                config.task.prepare_evaluation()
         if newest is not None:  # before anything of the configured size is made
             refuse_misfit(method_of(read_config(newest)), checkpoint.read_shapes(newest, "model"), newest)
         self.method = method_of(config).start()
@@ -108,10 +119,6 @@ class Trainer:
             self._load(newest)
         self.method.check_start(newest is not None or bool(config.train.init))
         self.steady = SteadyCheckpoint(out)
-        self.shared = None
-        if self.world.size > 1:
-            self.shared = SharedFolder(self.world.on_cpus())
-            self.team = Team(self.world.on_cpus(), config.train.peer_timeout, "train.peer_timeout=", LostPeer)
         self._prepare()
 
     def _newest(self) -> Path | None:
@@ -311,7 +318,7 @@ class Trainer:
             return
         with self._whole_teachers():
             sampler = self.method.sampler(self.layout.whole(self.ema.model))
-            if self.shared is None:
+            if self.team is None:
                 values = self.evaluate(sampler, self.config.train.seed)
             else:
                 with together(sampler, self.team) as shared:  # which the other processes leave when all is measured
@@ -396,11 +403,13 @@ def fit(
     evaluate: Evaluate | None = None,
     callbacks: Sequence[Callback] = (),
     smaller: str = "",
+    load: Load | None = None,
 ) -> Path:
     """Train a run and return the folder of its last checkpoint.
 
     With `minutes`, train.steps is set to what fits into them, measured as the run goes. `evaluate` measures samplers on
-    the way; `callbacks` hear all numbers. `smaller` is what to try where the run would take days.
+    the way, with what `load` has loaded before the first step; `callbacks` hear all numbers. `smaller` is what to try
+    where the run would take days.
     """
     if minutes is not None:
         config = replace(config, train=replace(config.train, steps=OPEN))
@@ -409,7 +418,7 @@ def fit(
     said = watched()
     announce(first_lines if said else [])
     with listening(lambda: "before the first step", config.train.peer_timeout):
-        trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller)
+        trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller, load)
     trainer.header = [*([] if said else first_lines), *trainer_header(trainer)]
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:

@@ -96,6 +96,16 @@ class Team:
         finally:
             _leading.reset(token)
 
+    @contextmanager
+    def split(self) -> Iterator[bool]:
+        """Within, the first process leads, and gets True. The others serve it first, and get False."""
+        if self.rank:
+            self.serve()
+            yield False
+        else:
+            with self.leading():
+                yield True
+
     def _dismiss(self, word: str) -> None:
         if not self.working:  # else a process is lost, or this one was interrupted: nobody would hear it
             with self._listening():

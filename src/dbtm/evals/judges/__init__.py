@@ -7,13 +7,26 @@ from dbtm.core.errors import UsageError
 
 if TYPE_CHECKING:
     from dbtm.evals.judges.base import Judge
+    from dbtm.train.team import Team
 
 
 def load_judge(name: str, device: str = "auto") -> "Judge":
-    """`smollm2`, a GGUF file, or a causal language model of transformers by its name or folder."""
+    """`smollm2`, a GGUF file, or a causal language model of transformers by its name or folder. Where several processes
+    share an evaluation, all of them load it.
+    """
+    from dbtm.train.team import current
+
+    if (team := current()) is not None:
+        team.everywhere(_hold, name, device)
+        judge: Judge = team.held["judge"]
+        return judge
     judge = _load(name, device)
     judge.source = (name, device)
     return judge
+
+
+def _hold(team: "Team", name: str, device: str) -> None:
+    team.held["judge"] = load_judge(name, device)
 
 
 def _load(name: str, device: str) -> "Judge":

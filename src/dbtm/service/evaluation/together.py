@@ -27,12 +27,8 @@ def joined(seconds: float = SECONDS) -> Iterator[bool]:
     if torch.cuda.is_available():
         torch.cuda.set_device(world.local_rank % torch.cuda.device_count())
     try:
-        if world.first:
-            with team.leading():
-                yield True
-        else:
-            team.serve()
-            yield False
+        with team.split() as first:
+            yield first
     finally:
         if not team.working:  # else a process is lost, and would be waited for
             world.leave()
