@@ -65,6 +65,17 @@ def test_an_override_changes_nothing_else_and_the_last_one_holds():
     assert override(before, []) == before
 
 
+@pytest.mark.parametrize(("steps", "warmup"), [(3, 1), (20, 2), (49, 4), (50, 50), (800, 50)])
+def test_a_recipes_warm_up_is_shortened_to_a_short_run(steps, warmup):
+    assert override(recipe("own"), [f"train.steps={steps}"]).optim.warmup == warmup
+
+
+@pytest.mark.parametrize("changes", [["optim.warmup=50", "train.steps=20"], ["train.steps=20", "optim.warmup=21"]])
+def test_a_warm_up_of_the_users_is_refused_in_a_short_run(changes):
+    with pytest.raises(UsageError, match=r"longer than the run, train\.steps=20"):
+        override(recipe("own"), changes)
+
+
 def test_vocabulary_and_length_are_the_tasks():
     run = override(recipe("markov"), ["task.vocab=5", "task.length=12"])
     assert (run.shape.vocab, run.shape.length) == (5, 12)

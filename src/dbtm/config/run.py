@@ -130,13 +130,15 @@ def _tagged(registry: Any, values: Any, where: str) -> tuple[Any, dict[str, Any]
 def override(config: RunConfig, assignments: list[str]) -> RunConfig:
     """Apply `section.key=value` assignments in order; values are JSON, or plain words for strings.
 
-    `method=NAME` switches to another method, with its default settings.
+    `method=NAME` switches to another method, with its default settings. A warm-up that is longer than a changed train.steps is
+    shortened to a tenth of them, unless it is among the assignments.
     """
-    values = to_dict(config)
+    values, given = to_dict(config), set[str]()
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals:
             raise UsageError(f"a setting is changed by section.key=value, not by '{assignment}'")
+        given.add(path)
         if path == "method":
             if text == values["method"]["name"]:
                 continue
@@ -149,6 +151,9 @@ def override(config: RunConfig, assignments: list[str]) -> RunConfig:
                 train["batch"], train["micro_batch"] = divided
             continue
         _assign(values, path, _word(text), assignment)
+    steps = values["train"]["steps"]
+    if "optim.warmup" not in given and isinstance(steps, int) and 0 < steps < config.optim.warmup:
+        values["optim"]["warmup"] = max(1, steps // 10)
     return from_dict(values)
 
 
