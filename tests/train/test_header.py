@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -9,7 +10,7 @@ from dbtm.core.errors import UsageError
 from dbtm.recipes import recipe
 from dbtm.tasks.own import Own
 from dbtm.tasks.sudoku.task import Sudoku
-from dbtm.train import loop
+from dbtm.train import display, loop
 from dbtm.train.header import header
 from dbtm.train.loop import fit
 
@@ -35,12 +36,27 @@ def test_a_terminal_hears_of_a_run_before_its_data_is_read(tmp_path, monkeypatch
     assert capsys.readouterr().err.startswith("own by dbtm") == terminal
 
 
-def test_a_run_says_what_it_is_before_its_first_step(tmp_path, capsys):
+def small():
     run = recipe("markov")
     train = replace(run.train, steps=2, batch=4, log_every=1, device="cpu")
     model, optim = replace(run.model, width=16, depth=1, heads=2), replace(run.optim, warmup=1)
-    small = replace(run, model=model, optim=optim, train=train)
-    fit(small, tmp_path)
+    return replace(run, model=model, optim=optim, train=train)
+
+
+def test_a_run_names_its_evaluation_and_shows_it_in_readable_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(display, "PATIENCE", 0.0)
+
+    def evaluate(sampler, seed):
+        sleep(0.2)
+        return {"right_1": 0.25, "right_4": 0.5, "score": 0.5}
+
+    fit(small(), tmp_path, evaluate=evaluate)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-3:] == ["evaluating", "step 2", "  right  1 NFE 0.2500  4 NFE 0.5000"]
+
+
+def test_a_run_says_what_it_is_before_its_first_step(tmp_path, capsys):
+    fit(small(), tmp_path)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("markov by dbtm, 2 steps of 4 rows")
     assert "parameters, width 16, depth 1" in lines[2]

@@ -316,7 +316,7 @@ class Trainer:
         """A quick measure of the averaged weights; it picks the best checkpoint."""
         if self.evaluate is None:
             return
-        with self._whole_teachers():
+        with self._whole_teachers(), metrics.evaluating() if metrics else nullcontext():
             sampler = self.method.sampler(self.layout.whole(self.ema.model))
             if self.team is None:
                 values = self.evaluate(sampler, self.config.train.seed)
@@ -325,9 +325,7 @@ class Trainer:
                     values = self.evaluate(shared, self.config.train.seed) if shared else {}
         if not values or not metrics:
             return
-        metrics.record(self.step, {f"eval/{k}": v for k, v in values.items()})
-        shown = {k: v for k, v in values.items() if k != "score"} or values
-        metrics.say(f"step {self.step}  " + "  ".join(f"{k} {v:.4f}" for k, v in shown.items()))
+        metrics.evaluated(self.step, values)
         best, task = checkpoint.best(self.out), self.config.task
         measured = {name: getattr(task, name) for name in task.evaluation_settings}
         if best is not None and best.get("measured", measured) != measured:
