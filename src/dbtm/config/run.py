@@ -130,8 +130,8 @@ def _tagged(registry: Any, values: Any, where: str) -> tuple[Any, dict[str, Any]
 def override(config: RunConfig, assignments: list[str]) -> RunConfig:
     """Apply `section.key=value` assignments in order; values are JSON, or plain words for strings.
 
-    `method=NAME` switches to another method, with its default settings. A warm-up that is longer than a changed train.steps
-    is shortened to a tenth of them, unless it is among the assignments.
+    `method=NAME` switches to another method, with its default settings. A warm-up longer than a changed train.steps is
+    shortened to a tenth of them, unless it is among the assignments.
     """
     values, given = to_dict(config), set[str]()
     for assignment in assignments:
