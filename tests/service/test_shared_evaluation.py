@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+import typer
 
 from dbtm.cli import main
 from dbtm.core.errors import UsageError
@@ -162,6 +163,19 @@ def test_a_mistake_is_one_line_of_the_first_process(tmp_path):
     assert first[1].startswith("dbtm: no such checkpoint")
     assert (first[1].count("\n"), first[2]) == (1, 2)
     assert second == ("", "", 1)
+
+
+def command_by_an_older_click(*words):
+    """With a context that tells its resources nothing of errors."""
+    context = typer.Context.__mro__[1]
+    leave = context.__exit__
+    with mock.patch.object(context, "__exit__", lambda self, *error: leave(self, None, None, None)):
+        return command(*words)
+
+
+def test_the_others_end_with_an_error_by_any_version_of_click(tmp_path):
+    ranks = workers.run(2, command_by_an_older_click, "eval", "text", tmp_path / "nothing", folder=tmp_path)
+    assert [code for _, _, code in ranks] == [2, 1]
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

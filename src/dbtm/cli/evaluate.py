@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dbtm.cli import files, tables
 from dbtm.cli.common import in_range, numbers, print_whole, shown_progress
@@ -15,18 +16,20 @@ from dbtm.core.errors import UsageError
 if TYPE_CHECKING:
     from dbtm.service.evaluation.sudoku import PuzzleSet, SudokuEvaluationRequest
 
-app = typer.Typer(help="Measure a checkpoint.", no_args_is_help=True)
+
+class _SharedGroup(TyperGroup):
+    """Started by torchrun, the first process runs the command, and the others do their shares of its work."""
+
+    def invoke(self, context: Any) -> Any:
+        if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
+            return super().invoke(context)
+        from dbtm.service.evaluation.together import joined
+
+        with joined() as first:  # older versions of click hide errors from context.with_resource
+            return super().invoke(context) if first else 0
 
 
-@app.callback()
-def _group(context: typer.Context) -> None:
-    """Measure a checkpoint."""
-    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
-        return
-    from dbtm.service.evaluation.together import joined
-
-    if not context.with_resource(joined()):  # started by torchrun: the first process runs the command
-        raise typer.Exit
+app = typer.Typer(cls=_SharedGroup, help="Measure a checkpoint.", no_args_is_help=True)
 
 
 @app.command()
