@@ -10,6 +10,7 @@ from dbtm.checkpoint import folder as checkpoint
 from dbtm.checkpoint.loading import load
 from dbtm.checkpoint.lock import RunLock
 from dbtm.core.errors import UsageError
+from dbtm.core.registry import METHODS
 from dbtm.methods.base import Method
 from dbtm.service.training import TrainRequest, train
 from dbtm.service.tuning import tune
@@ -73,6 +74,18 @@ def test_a_run_that_cannot_be_tuned_is_well(rows, tmp_path, monkeypatch, capsys)
     folder = run(rows, tmp_path / "run")
     checkpoint.verify(folder)
     assert capsys.readouterr().err.endswith("warning: the sampler is not tuned: no\n")
+
+
+def test_an_interrupt_while_rounds_are_planned_names_checkpoint_and_command(rows, tmp_path, monkeypatch, capsys):
+    def interrupted(self, network, given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(METHODS.get("dbtm"), "tune", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(rows, tmp_path / "run")
+    folder = checkpoint.latest(tmp_path / "run")
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"the run is complete: {folder}; `dbtm tune {tmp_path / 'run'}` plans its sampler's rounds"
 
 
 def test_a_checkpoint_is_tuned_in_its_place(rows, tmp_path):

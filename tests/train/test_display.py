@@ -58,6 +58,17 @@ def test_a_run_of_days_is_warned_of_once(tmp_path, time):
     assert warnings == ["warning: 0.03 step/s here: 20,000 steps take 8 days; for this machine try text-tiny"]
 
 
+@pytest.mark.parametrize(("least", "warnings"), [(300_000, 1), (600_000, 0)])
+def test_a_warning_of_the_header_is_repeated_only_if_the_run_takes_much_longer(tmp_path, time, least, warnings):
+    stream = io.StringIO()
+    with Metrics(tmp_path, 20_000, 0, stream=stream, smaller="text-tiny", least=least) as told:
+        for step in range(1, 6):
+            time.now += 33
+            told.glance(step, {"loss": 1.0})
+    assert stream.getvalue().count("20,000 steps take 8 days") == warnings
+    assert "text-tiny" not in stream.getvalue()
+
+
 def test_a_run_of_hours_is_not(tmp_path, time):
     stream = io.StringIO()
     with Metrics(tmp_path, 1_000, 0, stream=stream, smaller="text-tiny") as told:

@@ -11,7 +11,7 @@ from dbtm.recipes import recipe
 from dbtm.tasks.own import Own
 from dbtm.tasks.sudoku.task import Sudoku
 from dbtm.train import display, loop
-from dbtm.train.header import header
+from dbtm.train.header import header, slow_line
 from dbtm.train.loop import fit
 
 
@@ -62,3 +62,11 @@ def test_a_run_says_what_it_is_before_its_first_step(tmp_path, capsys):
     assert "parameters, width 16, depth 1" in lines[2]
     assert lines[3].startswith("  device: cpu")
     assert lines[4].startswith("step 1/2")
+
+
+def test_a_run_of_days_is_warned_of_in_its_header_and_one_of_hours_is_not(tmp_path, capsys):
+    assert slow_line(3_600, 20_000, "text-tiny") == []
+    assert slow_line(200_000, 20_000, "") == ["warning: 20,000 steps take at least 2 days here"]
+    fit(small(), tmp_path, smaller="text-tiny", least=400_000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[2] == "warning: 2 steps take at least 5 days here; for this machine try text-tiny"

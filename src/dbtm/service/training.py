@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,11 +19,12 @@ from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig, override
 from dbtm.core.device import device_name, pick_device
 from dbtm.core.errors import UsageError
-from dbtm.evals import quick
+from dbtm.evals import machine, quick
 from dbtm.recipes import PAPER, recipe, sizes
 from dbtm.service.tuning import tune_finished
 from dbtm.train import loop
 from dbtm.train.callbacks import Callback
+from dbtm.train.header import SLOW, announce
 from dbtm.train.pace import OPEN
 
 READERS = {"text": ("dbtm.tasks.text.places", "opened"), "gsm8k": ("dbtm.tasks.gsm8k.prepared", "Prepared")}
@@ -125,8 +127,10 @@ def fit(
     With `minutes`, train.steps is set to fit into them, from the measured speed. `callbacks` receive every number of
     the run. Sampler options that are tuned on trained weights are tuned at the end.
     """
-    evaluate, load, smaller = quick.on_the_way, quick.judge_of, _smaller(config)
-    folder = loop.fit(config, out, resume, max_seconds, minutes, evaluate, callbacks, smaller, load)
+    new = minutes is None and not (resume and checkpoint.latest(Path(out)))
+    least, smaller = _least_seconds(config) if new else 0.0, _smaller(config)
+    evaluate, load = quick.on_the_way, quick.judge_of
+    folder = loop.fit(config, out, resume, max_seconds, minutes, evaluate, callbacks, smaller, load, least)
     tune_finished(folder)
     return folder
 
@@ -138,6 +142,13 @@ SMALLER = {"text": "text-tiny", "sudoku": "sudoku-mini", "own": "a smaller size,
 def _smaller(config: RunConfig) -> str:
     advice = SMALLER.get(config.task.name, "")
     return "" if advice == config.recipe else advice
+
+
+def _least_seconds(config: RunConfig) -> float:
+    """What the steps take at least, on a CPU that needs days for them; else 0."""
+    if pick_device(config.train.device).type != "cpu":
+        return 0.0
+    return machine.least_seconds(config, SLOW) / int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def configuration(request: TrainRequest) -> RunConfig:
@@ -152,7 +163,11 @@ def configuration(request: TrainRequest) -> RunConfig:
     changes += _on_puzzles(request, config)
     if request.init is not None and newest is None:
         changes.append(f"train.init={json.dumps(str(find(request.init)))}")
-    return override(config, [*changes, *request.changes])
+    complete = override(config, [*changes, *request.changes])
+    if complete.optim.warmup < config.optim.warmup and not any(x.startswith("optim.warmup=") for x in request.changes):
+        was, now, steps = config.optim.warmup, complete.optim.warmup, complete.train.steps
+        announce([f"optim.warmup is {now} instead of {was}: the run has only {steps} step{'s' * (steps > 1)}"])
+    return complete
 
 
 def _own(request: TrainRequest, resumed: bool) -> list[str]:

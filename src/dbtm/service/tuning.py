@@ -16,6 +16,7 @@ from dbtm.config import RunConfig, SampleConfig
 from dbtm.core.errors import UsageError
 from dbtm.methods.base import Method
 from dbtm.tasks.base import Batch, Task
+from dbtm.train.display import shown
 
 EXAMPLES = 256
 
@@ -62,7 +63,11 @@ def tune_finished(folder: Path) -> None:
     if not config.sample.tunes or os.environ.get("RANK", "0") != "0" or not _complete(folder, config):
         return
     try:
-        tune(folder, device=config.train.device)
+        with shown("planning the sampler's rounds"):
+            tune(folder, device=config.train.device)
+    except KeyboardInterrupt:
+        print(f"the run is complete: {folder}; `dbtm tune {folder.parent}` plans its sampler's rounds", file=sys.stderr)
+        raise
     except UsageError as error:
         print(f"warning: the sampler is not tuned: {error}", file=sys.stderr)
 

@@ -10,9 +10,12 @@ from dbtm.config import RunConfig
 from dbtm.core.device import device_name
 from dbtm.core.terminal import visible
 from dbtm.kernels.dispatch import no_compiling
+from dbtm.train.display import DAY, duration
 
 if TYPE_CHECKING:
     from dbtm.train.loop import Trainer
+
+SLOW = DAY  # a run that takes longer deserves a warning
 
 
 def announce(lines: Iterable[str]) -> None:
@@ -40,6 +43,14 @@ def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[s
         f"  data: {task.name}, {data}; vocabulary {task.vocab:,}, length {task.length:,}",
         *preparation,
     ]
+
+
+def slow_line(least: float, steps: int, smaller: str) -> list[str]:
+    """A warning where steps take days, from a bound known before the first of them; `smaller` is what to try."""
+    if least <= SLOW:
+        return []
+    advice = f"; for this machine try {smaller}" if smaller else ""
+    return [f"warning: {steps:,} steps take at least {duration(least)} here{advice}"]
 
 
 def trainer_header(trainer: "Trainer") -> list[str]:

@@ -36,7 +36,7 @@ from dbtm.train.distributed import LostPeer, World, listening
 from dbtm.train.ema import EMA
 from dbtm.train.evaluating import together
 from dbtm.train.graph import GraphedBackward
-from dbtm.train.header import announce, header, trainer_header, watched
+from dbtm.train.header import announce, header, slow_line, trainer_header, watched
 from dbtm.train.metrics import Metrics
 from dbtm.train.optim import build_optimizers, schedule, set_learning_rate, state_tensors
 from dbtm.train.pace import OPEN, Pace
@@ -76,6 +76,7 @@ class Trainer:
     ):
         self.config, self.out, self.evaluate, self.smaller = config, out, evaluate, smaller
         self.header: list[str] = []  # what is said when nothing can be refused any more
+        self.least = 0.0  # seconds that the run takes at least, if the header says so
         self.device = pick_device(config.train.device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -246,7 +247,8 @@ class Trainer:
 
     def _metrics(self) -> Metrics:
         config = configuration.to_dict(self.config)
-        return Metrics(self.out, self.config.train.steps, self.step, self.callbacks, config, self.smaller, self.header)
+        steps, told = self.config.train.steps, (self.callbacks, config, self.smaller, self.header)
+        return Metrics(self.out, steps, self.step, *told, least=self.least)
 
     def _decaying(self) -> bool:
         """Whether the learning rate depends on the length of the run by now."""
@@ -402,22 +404,23 @@ def fit(
     callbacks: Sequence[Callback] = (),
     smaller: str = "",
     load: Load | None = None,
+    least: float = 0.0,
 ) -> Path:
     """Train a run and return the folder of its last checkpoint.
 
     With `minutes`, train.steps is set to what fits into them, measured as the run goes. `evaluate` measures samplers on
     the way, with what `load` has loaded before the first step; `callbacks` hear all numbers. `smaller` is what to try
-    where the run would take days.
+    where the run would take days, and `least` the seconds that its steps take at least, as far as that is known.
     """
     if minutes is not None:
         config = replace(config, train=replace(config.train, steps=OPEN))
     started = time.monotonic()
-    first_lines = header(config, Path(out), minutes)
+    first_lines = [*header(config, Path(out), minutes), *slow_line(least, config.train.steps, smaller)]
     said = watched()
     announce(first_lines if said else [])
     with listening(lambda: "before the first step", config.train.peer_timeout):
         trainer = Trainer(config, Path(out), resume, evaluate, callbacks, smaller, load)
-    trainer.header = [*([] if said else first_lines), *trainer_header(trainer)]
+    trainer.header, trainer.least = [*([] if said else first_lines), *trainer_header(trainer)], least
     pace = None if minutes is None else Pace(minutes - (time.monotonic() - started) / 60, trainer.step)
     try:
         folder = trainer.run(max_seconds, pace)

@@ -11,11 +11,11 @@ from typing import Any, Self, TextIO
 
 from dbtm.core.errors import UsageError
 from dbtm.train.callbacks import Callback
-from dbtm.train.display import DAY, Status, compact, display, duration, evaluation_lines
-from dbtm.train.header import announce
+from dbtm.train.display import Status, compact, display, duration, evaluation_lines
+from dbtm.train.header import SLOW, announce
 from dbtm.train.pace import OPEN
 
-SLOW = DAY  # a run that takes longer deserves a warning
+FAR = 2.0  # times as long as the header says
 SETTLED = 3  # steps after which a speed can be told
 GRACE = 1.0  # seconds after its time is up in which a step may still end without a word
 
@@ -33,6 +33,7 @@ class Metrics:
         smaller: str = "",
         header: Sequence[str] = (),
         stream: TextIO | None = None,
+        least: float = 0.0,
     ):
         path = folder / "metrics.jsonl"
         try:
@@ -42,6 +43,7 @@ class Metrics:
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from error
         self.steps, self.first_step, self.smaller, self.callbacks = steps, first_step, smaller, callbacks
+        self.least = least if least > SLOW else 0.0  # seconds that the header has warned of
         self.started = self.last_time = time.monotonic()
         self.last_step = first_step
         self.second: float | None = None  # when the first step was done
@@ -109,15 +111,19 @@ class Metrics:
             self.say(line)
 
     def _warn_if_slow(self, status: Status) -> None:
-        """Once, when the speed is known: hours of a progress bar at 0 % tell less."""
+        """Once, when the speed is known: hours of a progress bar at 0 % tell less. A warning in the header was enough,
+        unless the run takes much longer than it says.
+        """
         if self.warned or status.left is None or status.speed is None or status.step < self.first_step + SETTLED:
             return
         self.warned = True
         if status.left > SLOW:
             steps = (status.steps or 0) - self.first_step
-            advice = f"; for this machine try {self.smaller}" if self.smaller else ""
-            whole = duration(steps / status.speed)
-            self.say(f"warning: {status.speed:.2g} step/s here: {steps:,} steps take {whole}{advice}")
+            whole = steps / status.speed
+            if whole < FAR * self.least:
+                return
+            advice = f"; for this machine try {self.smaller}" if self.smaller and not self.least else ""
+            self.say(f"warning: {status.speed:.2g} step/s here: {steps:,} steps take {duration(whole)}{advice}")
 
     def stop_at(self, seconds: float | None) -> None:
         """Say so when the time is up and a long step, as the first, keeps the run from ending."""
