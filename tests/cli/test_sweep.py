@@ -242,7 +242,7 @@ def test_judges_of_one_name_are_told_apart_and_never_mixed(command, model, judge
         (["MODEL", "--entropy", "x"], "--entropy x"),
         (["MODEL", "--judge", "missing.gguf"], "no file missing.gguf"),
         (["MODEL", "--top-p", "0"], "--top-p 0"),
-        (["MODEL", "--top-p", ".9"], "top_p changes nothing at temperature 0"),
+        (["MODEL", "--temperature", "0", "--top-p", ".9"], "top_p changes nothing at temperature 0"),
         (["sudoku"], "not on text"),
     ],
 )

@@ -20,6 +20,12 @@ def test_the_grid_is_a_product_less_what_makes_no_difference(tmp_path):
     assert {s["sigma"] for s in settings} == {1.25, 2.0}
 
 
+def test_top_p_is_varied_where_tokens_are_drawn():
+    grid = {"nfe": (1, 4), "kappa": (0.9,), "temperature": (0.0, 1.0), "sigma": (1.25,), "top_p": (0.9, 1.0)}
+    drawn = {(s["nfe"], s["temperature"], s.get("top_p")) for s in (c.settings for c in planned("frontier", grid=grid))}
+    assert drawn == {(nfe, *drawn) for nfe in (1, 4) for drawn in ((0.0, None), (1.0, 0.9), (1.0, None))}
+
+
 def test_what_is_not_asked_for_takes_its_default_values_or_the_checkpoints_own():
     grid = studies.grid_for(sampler(), {"nfe": (2,)})
     assert grid == {name: values for name, values in studies.KNOBS.items() if values} | {"nfe": (2,)}
@@ -34,9 +40,8 @@ def test_the_frontier_of_every_method_is_over_the_options_it_has():
         "ar": {"temperature"},
     }
     ar = planned("frontier", own=random_sampler(letters("ar")), grid={"top_p": (0.9, 1.0)})
-    assert [cell.settings for cell in ar] == [
-        {"temperature": t, "top_p": p} for t in studies.KNOBS["temperature"] for p in (0.9, 1.0)
-    ]
+    drawn = [{"temperature": t, "top_p": p} for t in (0.7, 1.0) for p in (0.9, 1.0)]
+    assert [cell.settings for cell in ar] == [{"temperature": 0.0, "top_p": 1.0}] * 2 + drawn
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,27 @@ class Cell(NamedTuple):
 
 
 def frontier(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
-    """All combinations of options (fig:generative-frontier-lm1b); thresholds apply to commits by a score."""
-    for values in product(*grid.values()):
-        asked = dict(zip(grid, values, strict=True))
+    """All combinations of options (fig:generative-frontier-lm1b); thresholds apply to commits by a score, top_p to
+    tokens that are drawn.
+    """
+    combinations = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    if "top_p" in grid and any(_draws(sampler, asked) for asked in combinations):  # else it is refused
+        combinations = [asked if _draws(sampler, asked) else _without(asked, "top_p") for asked in combinations]
+    for asked in combinations:
         row = str(asked.get("nfe", ""))
         yield Cell("frontier", row, "", asked | _by_score(sampler))
         if _spread(sampler):
-            yield Cell("frontier", row, "", {n: v for n, v in asked.items() if n != "kappa"})
+            yield Cell("frontier", row, "", _without(asked, "kappa"))
+
+
+def _draws(sampler: Sampler, asked: Mapping[str, Any]) -> bool:
+    """Whether tokens are drawn with these options, so that top_p has a part."""
+    options: Any = sampler.with_options(**_without(asked, "top_p"), **_by_score(sampler))
+    return bool(options.draws if hasattr(options, "draws") else options.temperature)
+
+
+def _without(asked: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {each: value for each, value in asked.items() if each != name}
 
 
 def horizon(grid: Grid, sampler: Sampler) -> Iterator[Cell]:
