@@ -59,9 +59,15 @@ def test_the_sudoku_table_is_of_the_packaged_weights():
     assert measured == json.loads((find("sudoku") / "manifest.json").read_text())["ema.safetensors"]
 
 
+def test_it_can_be_read_in_a_few_minutes():
+    """At most 900 words, those of tables and code counted."""
+    assert sum(any(character.isalnum() for character in word) for word in README.split()) <= 900
+
+
 def test_every_command_it_names_exists():
     commands = set(get_command(app).commands)
-    named = set(re.findall(r"`dbtm (\w+)", README))
+    cells = " ".join(re.findall(r"^\| (`dbtm.*?) \|", README, re.M))
+    named = {*re.findall(r"`dbtm (\w+)", README), *re.findall(r"`(?:dbtm )?(\w+)", cells)}
     assert named <= commands
     assert {"demo", "train", "sample", "recipes", "doctor", "solve"} <= named
     assert {"make demo", "make test"} <= set(re.findall(r"make \w+", README))
