@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 
 from dbtm.checkpoint import folder as checkpoint
+from dbtm.core import process
 from dbtm.core.errors import UsageError
 
 
@@ -206,6 +207,18 @@ def test_a_killed_change_leaves_the_old_document_or_the_new_one(tmp_path):
     assert len(seen) > 1
     save(tmp_path, 2)
     assert not list(tmp_path.glob(".*-step-*")), "leftovers are swept up"
+
+
+def test_what_a_dead_process_left_goes_though_another_one_has_its_number(tmp_path):
+    """This process has the number of both leftovers; one of them was written before it started."""
+    save(tmp_path, 1)
+    for name, age in (("live", 0), ("dead", 10**6)):
+        leftover = tmp_path / f".writing-step-{name}-{checkpoint.own_name()}"
+        leftover.mkdir()
+        os.utime(leftover, (time.time() - age,) * 2)
+    checkpoint.prune(tmp_path, 2)
+    left = [path.name for path in tmp_path.glob(".writing-*")]
+    assert left == [f".writing-step-live-{checkpoint.own_name()}"] or process.started(os.getpid()) is None
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("IoError: no space")])

@@ -3,6 +3,9 @@
 import os
 import subprocess
 import sys
+import time
+
+import pytest
 
 from dbtm.core import process
 
@@ -14,6 +17,15 @@ def test_the_living_and_the_dead():
     child.communicate(b"\n")
     assert not process.alive(child.pid)
     assert not process.alive(10**30)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
+def test_when_a_process_started():
+    before = time.time()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert process.started(child.pid) == pytest.approx(before, abs=2)
+    child.communicate(b"\n")
+    assert process.started(child.pid) is None
 
 
 def test_numbers_are_unique_among_the_same_processes():

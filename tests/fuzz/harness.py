@@ -4,6 +4,7 @@ A reader succeeds, or raises UsageError with one line. A failure is anything els
 a warning, more than SECONDS, more than MEMORY above the size of the input, or the end of the process.
 """
 
+import faulthandler
 import json
 import os
 import random
@@ -218,6 +219,7 @@ def _lines(descriptor: int, patience: float) -> Iterator[bytes]:
 def _child(target: Target, seeds: range, write: int) -> None:
     errors = os.dup(2)
     try:
+        faulthandler.disable()  # pytest's: the report names the failure
         signal.signal(signal.SIGALRM, _hang)
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1):

@@ -147,12 +147,18 @@ def own_name() -> str:
 
 def _dead(leftover: Path) -> bool:
     """Whether the process that wrote a folder is gone. Called only with the run's lock held, so that no process of
-    another machine is writing.
+    another machine is writing. A process that started after the folder was last written has only got its number.
     """
     host, _, pid = leftover.name.rpartition("-")
     if not host.endswith(own_name().rpartition("-")[0]) or not pid.isdigit():
         return True
-    return not process.alive(int(pid))
+    if not process.alive(int(pid)):
+        return True
+    started = process.started(int(pid))
+    try:
+        return started is not None and started > leftover.stat().st_mtime + 1
+    except OSError:  # it has gone
+        return True
 
 
 def _remove(folder: Path) -> None:

@@ -25,6 +25,17 @@ def alive(pid: int) -> bool:
     return True
 
 
+def started(pid: int) -> float | None:
+    """When a process started, in seconds since 1970 and to about a second; None where that is not known."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+        lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+        boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+        return boot + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration, AttributeError):
+        return None
+
+
 def numbering() -> str:
     """A name for what process numbers are unique in: this start of this machine, and on Linux this container. Empty
     where it is not known.
