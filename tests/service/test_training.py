@@ -81,7 +81,7 @@ def test_the_folder_is_named_after_recipe_and_method():
         (TrainRequest("markov", "mdml"), "unknown method 'mdml'; did you mean 'mdlm'"),
         (TrainRequest("markov", "mdlm", ("method.ril.weight=1",)), "unknown key 'method.ril.weight'"),
         (TrainRequest("markov", changes=("method.eps=1",)), "unknown key 'method.eps'"),
-        (TrainRequest("markov", changes=("sample.top_p=1",)), "unknown key 'sample.top_p'"),
+        (TrainRequest("markov", changes=("sample.top_k=1",)), "unknown key 'sample.top_k'"),
         (TrainRequest("markov", "ar", ("sample.nfe=4",)), "unknown key 'sample.nfe'"),
         (TrainRequest("markov", vocab=3), "vocab are for the recipe 'own'"),
         (TrainRequest("own"), "the recipe 'own' needs data, vocab, length"),
