@@ -46,6 +46,14 @@ def test_the_page_on_ones_own_runs(tmp_path, monkeypatch, capsys):
     assert sorted(saved) == ["bigram", "dbtm"]
 
 
+def test_the_page_on_traces_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "trace.md").read_text(), re.S)
+    exec(compile(code, "trace.md", "exec"), {})
+    rounds = re.findall(r"round (\d): +(\d+) of 89 committed, lowest score [01]\.\d\d\n", capsys.readouterr().out)
+    assert rounds[0][0] == "1"
+    assert rounds[-1] == ("8", "89")
+
+
 def test_its_tables_are_those_of_results():
     specification = spec_from_file_location("readme", ROOT / "benchmarks" / "readme.py")
     module = module_from_spec(specification)
