@@ -159,6 +159,12 @@ class Options(SampleConfig):
             if options.sampler != "refine":
                 why = f"sampler={options.sampler} commits nothing: leave it out, or use sampler=refine"
             raise UsageError(f"kappa changes nothing where {why}")
+        for name, off in (("temperature", 0.0), ("top_p", 1.0)):
+            if options.sampler != "refine" and name in changes and getattr(options, name) != off:
+                raise UsageError(
+                    f"{name} changes nothing where sampler={options.sampler} draws no tokens: leave it out, or use "
+                    "sampler=refine"
+                )
         draws = options.temperature or (options.mean_from and options.mean_temperature)  # at some budget
         if options.top_p < 1 and "top_p" in changes and not draws:
             raise UsageError("top_p changes nothing at temperature 0: give a temperature too, or leave it out")
