@@ -1,5 +1,6 @@
 """Loading a trained model: `dbtm.load(checkpoint)` gives a Sampler."""
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -37,7 +38,9 @@ def find(path: str | Path) -> Path:
     except UsageError as error:
         if str(path) in packaged:
             return packaged[str(path)]
-        raise UsageError(f"{error} (packaged models: {', '.join(packaged)})") from None
+        close = difflib.get_close_matches(str(path), packaged, n=1, cutoff=0.7)
+        guess = f"; did you mean '{close[0]}'?" if close else ""
+        raise UsageError(f"{error}{guess} (packaged models: {', '.join(packaged)})") from None
 
 
 def load(path: str | Path, device: str = "auto") -> Sampler:

@@ -44,7 +44,8 @@ class SampleConfig(Section):
         for name in changes:
             if name not in values:
                 raise UsageError(f"the sampler of '{method}' has no option '{name}'{nearest(name, values)}")
-        return read(type(self), values | changes, "sample")
+        options: Self = read(type(self), values | changes, "sample")
+        return options
 
     def self_check(self) -> dict[str, Any]:
         """Options that make the sampler check its answer; empty if it cannot, or already does."""

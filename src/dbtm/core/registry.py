@@ -1,9 +1,11 @@
 """Classes known by a name that stands in configurations: tasks and methods, of the package or the user's."""
 
 import importlib
-from typing import Any
+from typing import Any, TypeVar
 
 from dbtm.core.errors import UsageError, nearest
+
+Class = TypeVar("Class", bound=type[Any])
 
 
 class Registry:
@@ -13,7 +15,7 @@ class Registry:
         self.kind, self.package = kind, package
         self.known: dict[str, Any] = {}
 
-    def add(self, cls: Any) -> Any:
+    def add(self, cls: Class) -> Class:
         """Make a class known by its `name`; a decorator."""
         if not cls.name:
             raise UsageError(f"the {self.kind} {cls.__name__} needs a name")
@@ -22,7 +24,8 @@ class Registry:
 
     def built_in(self) -> dict[str, str]:
         """The names of the package, and their modules."""
-        return importlib.import_module(self.package).BUILT_IN
+        names: dict[str, str] = importlib.import_module(self.package).BUILT_IN
+        return names
 
     def names(self) -> list[str]:
         return sorted({*self.known, *self.built_in()})

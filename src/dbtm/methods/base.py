@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, NamedTuple, get_args, get_origin
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar  # with a default
 
 from dbtm.config import MethodConfig, RunConfig, SampleConfig
 from dbtm.core import rng
@@ -84,8 +85,8 @@ class Likelihood(NamedTuple):
     exact: bool
 
 
-Settings = TypeVar("Settings", bound=MethodConfig)
-SampleOptions = TypeVar("SampleOptions", bound=SampleConfig)
+Settings = TypeVar("Settings", bound=MethodConfig, default=Any)
+SampleOptions = TypeVar("SampleOptions", bound=SampleConfig, default=Any)
 
 
 class Method(Generic[Settings, SampleOptions]):
@@ -260,7 +261,8 @@ class Method(Generic[Settings, SampleOptions]):
 
 def method_of(config: RunConfig) -> "Method[Any, Any]":
     """The method of a run, still without a network."""
-    return METHODS.get(config.method_name)(config)
+    method: Method[Any, Any] = METHODS.get(config.method_name)(config)
+    return method
 
 
 def position_ids(task: Task, axes: tuple[int, ...]) -> Tensor:
@@ -275,7 +277,7 @@ def backward(method: "Method[Any, Any]", examples: Examples, scale: float = 1.0)
     """Gradients of scale * objective, part by part; returns the terms and their weighted sum, 'loss', detached."""
     sums: dict[str, Tensor] = {}
     for part in method.parts(examples):
-        (scale * part.loss).backward()
+        torch.autograd.backward(scale * part.loss)
         for name, value in {"loss": part.loss, **part.terms}.items():
             sums[name] = sums[name] + value.detach() if name in sums else value.detach()
     return sums

@@ -179,7 +179,8 @@ class Backbone(nn.Module):
             more["cache"], cache.length = cache, last
         if loops is not None:
             more["loops"] = loops
-        return self.trunk(h, dh, rotary, self.dtype, **more)
+        out: Dual = self.trunk(h, dh, rotary, self.dtype, **more)
+        return out
 
     @contextmanager
     def looped(self, loops: int) -> Iterator[None]:
@@ -192,7 +193,8 @@ class Backbone(nn.Module):
 
     def logits(self, h: Tensor, dh: Tensor | None = None, times: tuple[Tensor, ...] = ()) -> Dual:
         """Embedded input to logits and their tangent, (B, L, V)."""
-        return self.head(*self.hidden(h, dh, times))
+        out: Dual = self.head(*self.hidden(h, dh, times))
+        return out
 
     def forward(self, x: State | Tensor) -> Tensor:
         """softmax of the logits for a state in parts or a dense (B, L, V) tensor."""
@@ -235,7 +237,9 @@ class Backbone(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Backbone":
         self.unfold()
-        return super()._apply(fn, recurse)
+        apply: Callable[..., Any] = super()._apply  # PyTorch does not annotate it
+        apply(fn, recurse)
+        return self
 
     def train(self, mode: bool = True) -> "Backbone":
         if mode:

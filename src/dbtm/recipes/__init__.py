@@ -116,4 +116,5 @@ def recipe(name: str) -> "RunConfig":
     if name not in RECIPES:
         raise UsageError(f"unknown recipe '{name}'{nearest(name, RECIPES)}")
     entry = RECIPES[name]
-    return getattr(importlib.import_module(f"dbtm.recipes.{entry.module}"), entry.function)()
+    config: RunConfig = getattr(importlib.import_module(f"dbtm.recipes.{entry.module}"), entry.function)()
+    return config

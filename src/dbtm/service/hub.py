@@ -49,12 +49,14 @@ def fetch(name: str) -> Path:
         library.snapshot_download(
             repo_id=repo, revision=revision, local_dir=str(target), allow_patterns=PATTERNS, repo_type="model"
         )
-    except UsageError:
-        raise
     except Exception as error:  # errors of the library, the network or the disk
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise UsageError(f"cannot fetch {name}: {reason}") from error
+        raise UsageError(f"cannot fetch {name}: {_reason(error)}") from error
     return target
+
+
+def _reason(error: Exception) -> str:
+    """An error of the library in one line."""
+    return str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def save(source: Path, target: Path, text: str) -> Path:
@@ -84,39 +86,13 @@ def push(source: Path, repo: str, text: str, private: bool, token: str | None) -
     """Upload a checkpoint; creates the repository if missing."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", repo):
         raise UsageError(f"'{repo}' is not a repository: use org/name")
-    interface = _library().HfApi(token=token)
+    library = _library()
     with tempfile.TemporaryDirectory() as folder:
         saved = save(source, Path(folder) / "model", text)
-        interface.create_repo(repo_id=repo, repo_type="model", private=private, exist_ok=True)
-        done = interface.upload_folder(folder_path=str(saved), repo_id=repo, commit_message="Upload a dbtm model")
+        try:
+            interface = library.HfApi(token=token)
+            interface.create_repo(repo_id=repo, repo_type="model", private=private, exist_ok=True)
+            done = interface.upload_folder(folder_path=str(saved), repo_id=repo, commit_message="Upload a dbtm model")
+        except Exception as error:  # errors of the library or the network
+            raise UsageError(f"cannot push to {repo}: {_reason(error)}") from error
     return str(getattr(done, "commit_url", done))
-
-
-def card(source: Path, about: str, repo: str = "org/name") -> str:
-    """The model card: what the model is, how it was trained, and how to use it."""
-    config = checkpoint.read_document(source / "config.json")
-    task, method, train = config["task"], config["method"], config.get("train", {})
-    name = task["name"]
-    method_name = method["name"] if isinstance(method, dict) else method
-    verbs = {"sudoku": 'model.solve("8500...")', "text": 'model.write(prompt="The", nfe=4).texts'}
-    use = verbs.get(name, "model.sample(4).texts")
-    return f"""---
-library_name: dbtm
-tags: [discrete-diffusion, {method_name}, {name}]
----
-# {repo.rpartition("/")[2]}
-
-{about}
-
-Recipe `{config.get("recipe")}`, method `{method_name}`, task `{name}`, {train.get("steps", "?")} steps of
-{train.get("batch", "?")} rows, seed {train.get("seed", "?")}.
-
-```python
-import dbtm
-
-model = dbtm.load("hf://{repo}@main")  # better: a commit in place of main
-{use}
-```
-
-Weights are safetensors, settings JSON; `manifest.json` has the sha256 of every file. Nothing of it is executed.
-"""

@@ -1,7 +1,7 @@
-"""One Sudoku, solved by a trained model, with its rounds."""
+"""Sudokus, solved by a trained model, with the rounds of each."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class SolveResult:
     budget: int | None
     """Budget of network evaluations; None if the method has none."""
     milliseconds: float
+    """Time of all puzzles that were sampled together."""
     violation: str | None
     """The first clue or rule that the answer breaks; None if it is right."""
     settings: dict[str, Any]
@@ -114,18 +115,34 @@ def solve(
 ) -> SolveResult:
     """The model's answer, judged only by the rules and the clues. `on_round` receives each round."""
     sampler = request.sampler(sampler)
+    layout = sudoku_task(sampler, request.checkpoint).layout
+    puzzle_C = request.puzzle_C if request.puzzle_C is not None else parse(BUILT_IN[layout.cells])
+    (result,) = _solved(request, [puzzle_C], sampler, progress, on_round)
+    return result
+
+
+def _solved(
+    request: SolveRequest,
+    puzzles: Sequence[np.ndarray],
+    sampler: Sampler,
+    progress: Progress = Progress(),
+    on_round: Callable[[GridState], None] | None = None,
+) -> list[SolveResult]:
+    """The answers to puzzles that are sampled together; puzzle i has the noise of sample i. `on_round` receives the
+    rounds of the first.
+    """
     task = sudoku_task(sampler, request.checkpoint)
     layout = task.layout
-    puzzle_C = request.puzzle_C if request.puzzle_C is not None else parse(BUILT_IN[layout.cells])
-    if len(puzzle_C) != layout.cells:
-        raise UsageError(
-            f"the puzzle is {_SIZES[len(puzzle_C)]}, but the checkpoint '{request.checkpoint}' solves "
-            f"{_SIZES[layout.cells]} grids: use another checkpoint ({_SOLVERS[len(puzzle_C)]})"
-        )
+    for puzzle_C in puzzles:
+        if len(puzzle_C) != layout.cells:
+            raise UsageError(
+                f"the puzzle is {_SIZES[len(puzzle_C)]}, but the checkpoint '{request.checkpoint}' solves "
+                f"{_SIZES[layout.cells]} grids: use another checkpoint ({_SOLVERS[len(puzzle_C)]})"
+            )
     options = {"nfe": BUDGET, **request.options} if sampler.has_budget else dict(request.options)
     options = request.checked(sampler, options) if request.self_check else options
     settings = request.settings(sampler, options)
-    given = task.given(puzzle_C[None])
+    given = task.given(np.stack(puzzles))
     if request.warm_up and sampler.has_budget:
         sampler.sample(**given, nfe=1, seed=request.seed, cancelled=progress.cancelled)
     show = None if on_round is None else lambda state: on_round(grid_state(layout, state))
@@ -134,33 +151,63 @@ def solve(
         **given, seed=request.seed, trace=True, cancelled=progress.cancelled, on_round=show, **options
     )
     milliseconds = 1000 * (time.perf_counter() - start)
-    rounds = [grid_state(layout, state) for state in trace.rounds]
-    wrong = violation(rounds[-1].values_C, puzzle_C)
     budget = options["nfe"] + options.get("check", 0) if sampler.has_budget else None
-    stable = None if trace.stable is None else bool(trace.stable[0])
-    nfe = int(trace.nfe[0])
-    flops = nfe * flops_of(sampler, options)
-    return SolveResult(puzzle_C, rounds, nfe, budget, milliseconds, wrong, settings, stable, flops)
+    flops = flops_of(sampler, options)
+    results = []
+    for b, puzzle_C in enumerate(puzzles):
+        nfe = int(trace.nfe[b])
+        own = trace.rounds[: max(1, nfe)] if len(puzzles) > 1 else trace.rounds  # others may take more rounds
+        rounds = [grid_state(layout, state, b) for state in own]
+        wrong = violation(rounds[-1].values_C, puzzle_C)
+        stable = None if trace.stable is None else bool(trace.stable[b])
+        done = SolveResult(puzzle_C, rounds, nfe, budget, milliseconds, wrong, settings, stable, nfe * flops)
+        results.append(done)
+    return results
 
 
 def solve_with_tries(request: SolveRequest, tries: int, sampler: Sampler | None = None) -> tuple[SolveResult, int]:
     """The first right answer within `tries`, each from the next seed, or else the last wrong one; and the number of
     tries used.
     """
-    if tries < 1:
-        raise UsageError(f"{tries} tries: the number must be at least 1")
+    _check_tries(tries)
     sampler = request.sampler(sampler)
     for number in range(1, tries + 1):
-        again = replace(request, seed=request.seed + number - 1, warm_up=request.warm_up and number == 1)
-        result = solve(again, sampler)
+        result = solve(_again(request, number), sampler)
         if result.solved:
             break
     return result, number
 
 
-def grid_state(layout: Layout, state: Round) -> GridState:
-    """The cells of the first sample's answer; 0 for cells without a digit."""
-    cells = layout.solution_positions
-    values_C = layout.decode(np.where(state.tokens[:1] < 0, 0, state.tokens[:1]))[0]
-    committed_C, score_C = (None if x is None else x[0, cells] for x in (state.committed, state.score))
+def solve_many(
+    request: SolveRequest, puzzles: Sequence[np.ndarray], tries: int = 1, sampler: Sampler | None = None
+) -> list[tuple[SolveResult, int]]:
+    """`solve_with_tries` for puzzles that are sampled together; a further try has only the unsolved ones."""
+    _check_tries(tries)
+    sampler = request.sampler(sampler)
+    answers: dict[int, tuple[SolveResult, int]] = {}
+    left = list(range(len(puzzles)))
+    for number in range(1, tries + 1):
+        if not left:
+            break
+        results = _solved(_again(request, number), [puzzles[i] for i in left], sampler)
+        answers |= {i: (result, number) for i, result in zip(left, results)}
+        left = [i for i, result in zip(left, results) if not result.solved]
+    return [answers[i] for i in range(len(puzzles))]
+
+
+def _check_tries(tries: int) -> None:
+    if tries < 1:
+        raise UsageError(f"{tries} tries: the number must be at least 1")
+
+
+def _again(request: SolveRequest, number: int) -> SolveRequest:
+    """The request of a try, numbered from 1."""
+    return replace(request, seed=request.seed + number - 1, warm_up=request.warm_up and number == 1)
+
+
+def grid_state(layout: Layout, state: Round, b: int = 0) -> GridState:
+    """The cells of the answer of sample b; 0 for cells without a digit."""
+    cells, tokens = layout.solution_positions, state.tokens[b : b + 1]
+    values_C = layout.decode(np.where(tokens < 0, 0, tokens))[0]
+    committed_C, score_C = (None if x is None else x[b, cells] for x in (state.committed, state.score))
     return GridState(values_C, committed_C, score_C, state.time)

@@ -31,7 +31,8 @@ class TransportMap(Backbone):
         if self.quality is None:
             raise ValueError("this map has no quality head: set method.quality.enabled=true")
         rotary = self.rotary(trunk_BLD.shape[1], self.quality.heads, self.quality.width)
-        return self.quality(trunk_BLD, self.embedding[tokens_BL].detach(), rotary)
+        logits: Tensor = self.quality(trunk_BLD, self.embedding[tokens_BL].detach(), rotary)
+        return logits
 
     @torch.no_grad()
     def fold(self) -> "TransportMap":
