@@ -175,9 +175,8 @@ def score_proposals(
     proposed, confidence = tokens.clone(), torch.ones(tokens.shape, dtype=wide, device=tokens.device)
     counts = count_committed(tokens, committed, vocab) if options.repetition_penalty else None
     uniform = None if choice_B is None else rng.uniform(choice_B, length).flatten()
-    bytes_a_logit = 32 if options.temperature or options.repetition_penalty else 12
     free, states = (~committed).flatten().nonzero().squeeze(-1), trunk.flatten(0, 1)
-    for at in free.split(max(1, BUDGET // (bytes_a_logit * vocab))):
+    for at in free.split(max(1, BUDGET // (_bytes_per_logit(options) * vocab))):
         logits, _ = network.model.head(states[at])
         if likely is not None:
             likely.note(at, logits)
@@ -190,6 +189,15 @@ def score_proposals(
     if scorer == "none":
         return proposed, torch.ones_like(confidence)
     return proposed, confidence
+
+
+def _bytes_per_logit(options: Options) -> int:
+    """An upper bound of what the head and `propose` take at their peak."""
+    if not options.temperature:
+        return 32 if options.repetition_penalty else 12
+    if options.top_p < 1:
+        return 96  # probabilities are sorted in float64
+    return 48 if options.repetition_penalty else 32
 
 
 def _fixed(x_BLV: Tensor, T_BLV: Tensor, held_BL: Tensor, free_BL: Tensor, tolerance: float) -> Tensor:
