@@ -29,8 +29,12 @@ def faults(how: str) -> int:
     return int(done.stdout)
 
 
-def test_what_the_user_has_set_stays():
-    assert not keep_freed_memory({"MALLOC_ARENA_MAX": "2"})
+SETTINGS = ({"MALLOC_ARENA_MAX": "2"}, {"GLIBC_TUNABLES": "glibc.pthread.rseq=0:glibc.malloc.trim_threshold=4096"})
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_what_the_user_has_set_stays(settings):
+    assert not keep_freed_memory(settings)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone has these settings")

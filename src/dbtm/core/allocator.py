@@ -16,7 +16,8 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     A training step frees its activations and asks for the same sizes again. By default glibc gives them back to the
     system in between, and every page is zeroed and mapped once more: 3 to 20 % of a step of a small network.
     """
-    if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in environment):
+    chosen = any(name.startswith("MALLOC_") for name in environment)
+    if sys.platform != "linux" or chosen or "glibc.malloc" in environment.get("GLIBC_TUNABLES", ""):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none, or one that does nothing
     return mallopt is not None and bool(mallopt(MMAP_THRESHOLD, MAPPED)) and bool(mallopt(TRIM_THRESHOLD, KEPT))
