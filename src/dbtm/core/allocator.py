@@ -14,7 +14,7 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     """Let glibc keep up to 1 GiB of freed memory; what the user has set stays. Returns whether anything was changed.
 
     A training step frees its activations and asks for the same sizes again. By default glibc gives them back to the
-    system in between, and every page is zeroed and mapped once more: 3 to 20 % of a step of a small network.
+    system in between, and every page is zeroed and mapped once more, which slows the steps of a small network.
     """
     chosen = any(name.startswith("MALLOC_") for name in environment)
     if sys.platform != "linux" or chosen or "glibc.malloc" in environment.get("GLIBC_TUNABLES", ""):
