@@ -20,7 +20,7 @@ def test_a_short_run_shortens_the_recipes_warm_up_and_says_so(capsys):
 
 def test_a_new_run_on_a_cpu_is_given_the_least_time_of_its_steps(monkeypatch, tmp_path):
     given = []
-    monkeypatch.setattr(training.machine, "matrix_rate", lambda width, dtype: 1e9)
+    monkeypatch.setattr(training.machine, "rate", lambda width, dtype: 1e9)
     monkeypatch.setattr(training.loop, "fit", lambda *words: given.append(words[-1]) or tmp_path)
     monkeypatch.setattr(training, "tune_finished", lambda folder: None)
     long, brief = (configuration(TrainRequest("markov", changes=(f"train.steps={n}",))) for n in (10**9, 200))

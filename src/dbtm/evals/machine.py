@@ -1,4 +1,4 @@
-"""A bound on a run's time on a CPU, before anything is read or built: its FLOPs at the rate of matrix products."""
+"""A bound on a run's time on a CPU, before anything is read or built: its FLOPs at a layer's rate."""
 
 import time
 
@@ -11,19 +11,19 @@ from dbtm.methods.dbtm import Config
 
 SECONDS = 0.2  # of measuring
 SLOWEST = 1e9  # FLOP/s: no CPU is slower, so a run that is short at this rate needs no measuring
-ROWS, WIDTH = 256, 512  # of a matrix product of milliseconds, which other programs seldom interrupt
+ROWS, WIDTH = 128, 128  # of a layer of a millisecond, which other programs seldom interrupt
 
 
 def least_seconds(config: RunConfig, short: float) -> float:
     """Seconds that the steps of a run take at least on this CPU; 0 if that is certainly less than `short`.
 
-    The rate is the best one of a single thread, times the threads: training is slower, often by half.
+    The rate is the best one of a single thread, times the threads: training is slower, often by half or more.
     """
     flops = _least_flops(config)
     if flops < short * SLOWEST:
         return 0.0
     dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
-    return flops / matrix_rate(min(config.model.width, WIDTH), dtype)
+    return flops / rate(min(config.model.width, WIDTH), dtype)
 
 
 def _least_flops(config: RunConfig) -> float:
@@ -34,18 +34,24 @@ def _least_flops(config: RunConfig) -> float:
     return 3.0 * one * config.train.batch * config.train.steps
 
 
-def matrix_rate(width: int, dtype: torch.dtype) -> float:
-    """FLOP/s of matrix products on all threads."""
+def rate(width: int, dtype: torch.dtype) -> float:
+    """FLOP/s of a feed-forward layer on all threads, forward and backward, counting its matrix products."""
     threads = torch.get_num_threads()
-    a, b = torch.ones(ROWS, width, dtype=dtype), torch.ones(width, 4 * width, dtype=dtype)
+    x = torch.ones(ROWS, width, requires_grad=True)
+    up, down = (torch.ones(shape, requires_grad=True) for shape in ((width, 4 * width), (4 * width, width)))
+
+    def layer() -> None:
+        inner = torch.nn.functional.gelu(x.to(dtype) @ up.to(dtype))
+        torch.autograd.grad((x + inner @ down.to(dtype)).sum(), (x, up, down))
+
     torch.set_num_threads(1)
     try:
-        a @ b
+        layer()
         best, end = float("inf"), time.perf_counter() + SECONDS
         while time.perf_counter() < end:
             start = time.perf_counter()
-            a @ b
+            layer()
             best = min(best, time.perf_counter() - start)
     finally:
         torch.set_num_threads(threads)
-    return threads * 2 * a.shape[0] * b.numel() / best
+    return threads * 3 * 2 * ROWS * (up.numel() + down.numel()) / best
