@@ -115,12 +115,21 @@ def test_an_empty_dash_is_refused(command, monkeypatch):
         (["--checkpoint", "nowhere"], "nowhere"),
         (["--html", "missing/page.html"], "no folder missing"),
         (["--html", "."], "is a folder"),
+        (["--onnx", "model.onnx", "--device", "cpu"], "--onnx runs on the CPU: leave --device out"),
     ],
 )
 def test_bad_options_are_refused(command, options, words):
     code, out, err = command("solve", PUZZLE, *options)
     assert (code, out) == (2, "")
     assert words in err
+
+
+@pytest.mark.parametrize("words", [[PUZZLE], ["several.txt"], ["maze", "--checkpoint", "text"]])
+def test_every_kind_of_problem_runs_on_the_device_of_the_option(command, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "several.txt").write_text(f"{PUZZLE}\n{PUZZLE}\n")
+    code, _, err = command("solve", *words, "--device", "mp")
+    assert (code, err) == (2, "dbtm: device mp is not a choice; did you mean 'mps'?\n")
 
 
 # -- answering ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import typer
 from dbtm.cli import files
 from dbtm.cli.common import check_kappa, gflops, in_range, print_solution, trust, write_solution_page
 from dbtm.cli.console import say
-from dbtm.cli.options import Html, Seed, takes_sampler_options
+from dbtm.cli.options import Device, Html, Seed, takes_sampler_options
 from dbtm.core.errors import UsageError
 from dbtm.core.reading import at_once
 
@@ -47,6 +47,7 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer and its rounds as JSON.")] = False,
     html: Html = None,
     onnx: Annotated[Path | None, typer.Option(help="Run with onnxruntime, from a file of `dbtm export`.")] = None,
+    device: Device = "auto",
     *,
     options: dict[str, Any],
 ) -> None:
@@ -61,21 +62,23 @@ def solve(
     if puzzle in KINDS:
         if html is not None or onnx is not None or tries > 1:
             raise UsageError(f"{puzzle}: --html, --onnx and --tries are for Sudokus: leave them out")
-        _solve_problem(puzzle, problem, checkpoint, seed, options, as_json)
+        _solve_problem(puzzle, problem, checkpoint, device, seed, options, as_json)
         return
+    if onnx is not None and device != "auto":
+        raise UsageError("--onnx runs on the CPU: leave --device out")
     if problem is not None:
         raise UsageError(f"'{puzzle}' is not a kind of problem: give one Sudoku alone, or maze, colouring or sat first")
     text, where = _puzzle_text(puzzle)
     if (several := _one_per_line(text)) is not None:
         if html is not None:
             raise UsageError("--html shows one puzzle: give one, not a file of several")
-        _solve_all(several, where, checkpoint, onnx, seed, tries, options, as_json)
+        _solve_all(several, where, checkpoint, device, onnx, seed, tries, options, as_json)
         return
     puzzle_C = _checked(text, where)
     from dbtm.service import solving
 
     asked: dict[str, Any] = {"checkpoint": checkpoint, "options": options, "seed": seed, "self_check": onnx is None}
-    request = solving.SolveRequest(puzzle_C=puzzle_C, warm_up=True, **asked)
+    request = solving.SolveRequest(puzzle_C=puzzle_C, warm_up=True, device=device, **asked)
     sampler = None if onnx is None else solving.load_sudoku(checkpoint, onnx=onnx)
     result, used = solving.solve_with_tries(request, tries, sampler)
     if html is not None:
@@ -96,7 +99,7 @@ def solve(
 
 
 def _solve_problem(
-    kind: str, source: str | None, checkpoint: str, seed: int, options: dict[str, Any], as_json: bool
+    kind: str, source: str | None, checkpoint: str, device: str, seed: int, options: dict[str, Any], as_json: bool
 ) -> None:
     """The answer, whether the model stands by it, and whether it is valid; exit code 1 if it is not."""
     import json
@@ -110,7 +113,9 @@ def _solve_problem(
         )
     from dbtm.service import problems
 
-    request = problems.ProblemRequest(kind=kind, checkpoint=checkpoint, text=text, options=options, seed=seed)
+    request = problems.ProblemRequest(
+        kind=kind, checkpoint=checkpoint, text=text, options=options, seed=seed, device=device
+    )
     try:
         result = problems.answer(request)
     except UsageError as error:
@@ -175,6 +180,7 @@ def _solve_all(
     puzzles: list[str],
     where: str,
     checkpoint: str,
+    device: str,
     onnx: Path | None,
     seed: int,
     tries: int,
@@ -187,7 +193,7 @@ def _solve_all(
     grids = [_checked(text, f"{where}puzzle {number}: ") for number, text in enumerate(puzzles, 1)]
     from dbtm.service import solving
 
-    sampler, solved = solving.load_sudoku(checkpoint, onnx=onnx), 0
+    sampler, solved = solving.load_sudoku(checkpoint, device, onnx), 0
     asked: dict[str, Any] = {"checkpoint": checkpoint, "options": options, "seed": seed, "self_check": onnx is None}
     for grid_C in grids:
         request = solving.SolveRequest(puzzle_C=grid_C, **asked)

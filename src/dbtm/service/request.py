@@ -20,7 +20,7 @@ class ModelRequest:
     seed: int = 0
     """Same seed, same samples."""
     device: str = "auto"
-    """auto, cpu or cuda."""
+    """auto, cpu, cuda or mps."""
 
     def sampler(self, loaded: Sampler | None) -> Sampler:
         """The given sampler, or the checkpoint's; unknown options are refused."""
