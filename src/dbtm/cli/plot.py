@@ -17,7 +17,7 @@ def plot(
     out: Annotated[Path, typer.Option(help="The figure: .svg, .png or .pdf.")] = Path("curves.svg"),
     name: Annotated[
         list[str] | None,
-        typer.Option(help="Metric to draw: loss, validation or solved_4; repeatable (default: the main ones)."),
+        typer.Option(help="Metric to draw, such as loss, validation or solved_4; repeatable (default: the main ones)."),
     ] = None,
 ) -> None:
     """Draw losses and evaluations over steps; several runs share each panel."""

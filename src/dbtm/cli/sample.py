@@ -45,8 +45,8 @@ def sample(
     prompt: Annotated[
         str | None,
         typer.Option(
-            help="Text that samples begin with; the model generates trailing spaces. For programs: the question "
-            "(default: built-in ones)."
+            help="Text that samples begin with; spaces at its end are dropped: the model writes them. For programs: "
+            "the question (default: built-in ones)."
         ),
     ] = None,
     suffix: Annotated[str | None, typer.Option(help="Text that samples end with.")] = None,
