@@ -32,7 +32,7 @@ STAGES = ("text-base", "text-base-2", "text-base-3")
 STUDY_MINUTES = dict(zip(STAGES, (8.0, 3.0, 3.0)))  # about a tenth of a stage on an H200
 BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 4, 16)
 VOCAB, LENGTH = 8_192, 128
-FLOORS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run has to reach (judge smollm2)
+LIMITS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run must not exceed (judge smollm2)
 NEAR = 0.22  # nats that entropy may be below validation text's
 WAYS: dict[str, dict[str, Any]] = {
     "recipe": {},
@@ -417,10 +417,10 @@ def judge(given: argparse.Namespace) -> None:
         stages = json.loads(path.read_text())["stages"] if path.is_file() else {}
         document = {"stages": {**stages, stage: {**about, **found}}}
         write_bytes(path, (json.dumps(document, indent=1) + "\n").encode())
-    print_rows(found["rows"], floors=given.judge == "smollm2")
+    print_rows(found["rows"], limits=given.judge == "smollm2")
 
 
-def print_rows(rows: list[dict[str, Any]], floors: bool) -> None:
+def print_rows(rows: list[dict[str, Any]], limits: bool) -> None:
     real = next((row["entropy"] for row in rows if row["kind"] == "real"), None)
     for row in rows:
         nfe, perplexity = row["settings"].get("nfe"), row["perplexity"]
@@ -428,9 +428,9 @@ def print_rows(rows: list[dict[str, Any]], floors: bool) -> None:
         shown = "-" if perplexity is None else f"{perplexity:.1f}"
         line = f"{name:10s} perplexity {shown:>8s}  entropy {row['entropy']:.2f}  distinct "
         line += " ".join(f"{n}: {share:.2f}" for n, share in row["distinct"].items() if share is not None)
-        if floors and nfe in FLOORS and real is not None:
-            reached = perplexity <= FLOORS[nfe] and abs(row["entropy"] - real) <= NEAR
-            line += f"  (at most {FLOORS[nfe]}: {'reached' if reached else 'not reached'})"
+        if limits and nfe in LIMITS and real is not None:
+            reached = perplexity <= LIMITS[nfe] and abs(row["entropy"] - real) <= NEAR
+            line += f"  (at most {LIMITS[nfe]}: {'reached' if reached else 'not reached'})"
         print(line)
 
 

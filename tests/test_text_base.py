@@ -167,11 +167,11 @@ def test_samples_are_drawn_here_and_judged_there(run, small_judge, tmp_path, cap
     assert all(row["perplexity"] > 0 and row["entropy"] > 0 and "1" in row["distinct"] for row in found["rows"])
 
 
-def test_floors_are_of_perplexity_at_the_entropy_of_text(script, capsys):
+def test_limits_are_of_perplexity_at_the_entropy_of_text(script, capsys):
     rows = [{"kind": "sample", "settings": {"nfe": 4}, "perplexity": p, "entropy": e, "distinct": {"1": 0.5}}
             for p, e in ((104.0, 4.2), (104.0, 4.1), (106.0, 4.2))]  # fmt: skip
     real = {"kind": "real", "settings": {}, "perplexity": 37.0, "entropy": 4.37, "distinct": {"1": 0.7}}
-    script.print_rows([*rows, real], floors=True)
+    script.print_rows([*rows, real], limits=True)
     said = capsys.readouterr().out.splitlines()
     assert [line.endswith("105: reached)") for line in said] == [True, False, False, False]
 

@@ -40,7 +40,9 @@ class _Failure:
 
 
 class Team:
-    """The processes of a gloo group. One that does not answer for so many seconds, which `setting` names, is `lost`."""
+    """The processes of a gloo group. If one does not answer within `seconds`, the others raise `lost`, whose message
+    names the `setting` that these seconds come from.
+    """
 
     def __init__(self, group: dist.ProcessGroup, seconds: float, setting: str = "", lost: type[Exception] = UsageError):
         self.group, self.seconds, self.setting, self.lost = group, seconds, setting, lost
@@ -106,13 +108,14 @@ class Team:
             with self.leading():
                 yield True
 
-    def _dismiss(self, word: str) -> None:
-        if not self.working:  # else a process is lost, or this one was interrupted: nobody would hear it
+    def _dismiss(self, outcome: str) -> None:
+        """Tell the others that there is no more work, and why: `done`, or `failed`."""
+        if not self.working:  # else a process is lost, or this one was interrupted: nobody would receive it
             with self._listening():
-                dist.broadcast_object_list([word], group=self.group)
+                dist.broadcast_object_list([outcome], group=self.group)
 
     def serve(self) -> None:
-        """Do shares until the first process has finished. After an error there, which it tells, end without a word."""
+        """Do shares until the first process has finished. If it failed, exit without a message: it prints the error."""
         with self._listening():
             while not isinstance(asked := self._asked(), str):
                 work, args = asked
