@@ -178,6 +178,19 @@ def test_the_others_end_with_an_error_by_any_version_of_click(tmp_path):
     assert [code for _, _, code in ranks] == [2, 1]
 
 
+def with_a_judge_on_the_first_alone(files, empty):
+    """What the command says, and how many samples this process has drawn."""
+    os.chdir(files if os.environ["RANK"] == "0" else empty)
+    said, counts = counted(command, "eval", "text", files / "text", "--n", 9, "--nfe", 1, "--judge", "tiny.gguf")
+    return said[1], counts["drawn"]
+
+
+def test_a_judge_that_another_process_lacks_is_refused_before_samples_are_drawn(files, tmp_path):
+    first, second = workers.run(2, with_a_judge_on_the_first_alone, files, tmp_path, folder=tmp_path)
+    assert first == ("dbtm: process 1 of 2: there is no file tiny.gguf to judge with\n", 0)
+    assert second == ("", 0)
+
+
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
