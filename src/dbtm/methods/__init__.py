@@ -24,5 +24,6 @@ BUILT_IN = {
 }
 
 register_method = METHODS.add
+"""Decorator: register a method by its name, so that runs can select it and its checkpoints can be loaded."""
 
 __all__ = ["BUILT_IN", "register_method"]

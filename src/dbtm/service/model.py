@@ -80,10 +80,12 @@ class Solution:
 
     @property
     def solved(self) -> bool:
+        """Whether the grid keeps the clues and all rules."""
         return self.result.solved
 
     @property
     def puzzle(self) -> str:
+        """The puzzle in reading order, 0 for empty."""
         return "".join(map(str, self.result.puzzle_C))
 
     @property
