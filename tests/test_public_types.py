@@ -47,6 +47,7 @@ def shown(model: dbtm.Model) -> str:
 
 reveal_type(Own(vocab=3))
 reveal_type(dbtm.load("text"))
+reveal_type(dbtm.load("text").compile())
 reveal_type(dbtm.load("sudoku").solve("8500"))
 reveal_type(dbtm.load("sudoku").solve(["8500", "0001"], tries=2))
 reveal_type(dbtm.load("text").infill("The ____"))
@@ -57,6 +58,7 @@ dbtm.lod
 """
 REVEALED = [
     "user.Own",
+    "dbtm.service.model.Model",
     "dbtm.service.model.Model",
     "dbtm.service.model.Solution",
     "list[dbtm.service.model.Solution]",

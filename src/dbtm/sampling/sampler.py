@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ class Sampler:
         """`work(sampler, rank, size, *args, **own)` of every process that shares this sampler's work: of one."""
         return [work(self, 0, 1, *args, **own)]
 
-    def compile(self, backend: str = "inductor") -> "Sampler":
+    def compile(self, backend: str = "inductor") -> Self:
         """Compile the network's blocks, for any batch size, and on a GPU replay its passes as CUDA graphs: worth a
         minute where many samples follow, of weights that stay as they are.
         """

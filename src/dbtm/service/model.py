@@ -308,7 +308,10 @@ def _as_arguments() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise UsageError(re.sub(r"(?<![\w.])sample\.(?=[a-z])", "", str(error))) from error.__cause__
+        text = re.sub(r"(?<![\w.])sample\.(?=[a-z])", "", str(error))
+        if text == str(error):
+            raise
+        raise UsageError(text) from error.__cause__
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
