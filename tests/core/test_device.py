@@ -2,12 +2,10 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import dbtm
-from dbtm.core.device import device_name, fast_bf16, pick_device, wide_device
+from dbtm.core.device import device_name, fast_bf16, pick_device, wide, wide_device, widest
 from dbtm.core.errors import UsageError
-from dbtm.nn.layers import rotary_angles
 
 
 def test_apples_gpu_is_taken_where_it_is_asked_for(monkeypatch):
@@ -17,6 +15,16 @@ def test_apples_gpu_is_taken_where_it_is_asked_for(monkeypatch):
     assert device_name(torch.device("mps")) == "mps"
     assert wide_device(torch.device("mps")) == torch.device("cpu"), "it has no float64"
     assert wide_device(torch.device("cuda")) == torch.device("cuda")
+    assert widest(torch.device("mps")) == torch.float32
+    assert widest(torch.device("cuda")) == widest(torch.device("cpu")) == torch.float64
+
+
+def test_a_wide_tensor_keeps_its_device_and_its_values_where_there_is_float64():
+    x = torch.tensor([1 / 3, 1e30])
+    assert torch.equal(wide(x), x.double())
+    assert (wide(x).dtype, wide(x).device) == (torch.float64, x.device)
+    there = x.double()
+    assert wide(there) is there  # no copy
 
 
 def test_where_there_is_none_it_is_a_line(monkeypatch):
@@ -25,35 +33,6 @@ def test_where_there_is_none_it_is_a_line(monkeypatch):
         pick_device("mps")
     with pytest.raises(UsageError, match="did you mean 'mps'"):
         pick_device("mp")
-
-
-class Wide(TorchDispatchMode):
-    """Notes float64 tensors on the device that stands for one without them."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for x in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(x, torch.Tensor) and x.device.type == "meta" and x.dtype == torch.float64:
-                self.found.append(str(func))
-        return out
-
-
-def test_rotary_angles_need_no_float64_on_the_device(monkeypatch):
-    """The meta device in place of mps."""
-    monkeypatch.setattr("dbtm.nn.layers.wide_device", lambda device: torch.device("cpu"))
-    with Wide() as wide:
-        cos, _ = rotary_angles(4, 8, torch.device("meta"), torch.float32)
-    assert (cos.device.type, wide.found) == ("meta", [])
-
-
-def test_the_notes_of_this_test_can_be_wrong():
-    with Wide() as wide:
-        torch.zeros(2, dtype=torch.float64, device="meta")
-    assert wide.found
 
 
 def test_on_a_cpu_no_call_of_cuda_is_reached(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Where tensors live: the device a user names, and what it is good at."""
 
 import torch
+from torch import Tensor
 
 from dbtm.core.errors import UsageError, nearest
 
@@ -33,6 +34,16 @@ def device_name(device: torch.device) -> str:
 def wide_device(device: torch.device) -> torch.device:
     """Where float64 is computed for a device: on itself, but Apple's GPUs have none."""
     return torch.device("cpu") if device.type == "mps" else device
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in float64, on `wide_device`."""
+    return x.to(wide_device(x.device), torch.float64)
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """The widest dtype of a device, for numbers that stay on it: float64, but float32 on Apple's GPUs."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def fast_bf16(device: torch.device) -> bool:

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dbtm.core.device import wide
 from dbtm.kernels import delta_ops
 from dbtm.kernels.delta_ops import chunk_size, state_pass, unit_lower_inverse
 from dbtm.kernels.dispatch import choose_delta, refuse_forward_mode
@@ -137,11 +138,11 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, x: Inputs, inverse: Tensor | None = None) -> "Parts":
-        gamma = x.g.double().cumsum(-1)
-        start, end, through = (y.exp().to(x.k.dtype) for y in (gamma, gamma[..., -1:] - gamma, gamma[..., -1:]))
+        gamma = wide(x.g).cumsum(-1)
+        start, end, through = (y.exp().to(x.k) for y in (gamma, gamma[..., -1:] - gamma, gamma[..., -1:]))
         start, end, through, beta = start[..., None], end[..., None], through[..., None], x.beta[..., None]
         upper = torch.ones(x.g.shape[-1:] * 2, dtype=torch.bool, device=x.g.device).triu(1)
-        D = (gamma[..., :, None] - gamma[..., None, :]).to(x.k.dtype).masked_fill_(upper, -torch.inf).exp_()
+        D = (gamma[..., :, None] - gamma[..., None, :]).to(x.k).masked_fill_(upper, -torch.inf).exp_()
         kk = ((x.k @ x.k.mT) * D).tril(-1)
         qk = (x.q @ x.k.mT) * D
         inverse = unit_lower_inverse(beta * kk) if inverse is None else inverse
@@ -161,10 +162,10 @@ def value(x: Inputs, c: Parts) -> tuple[Tensor, Tensor, Tensor]:
 
 def tangent(x: Inputs, dx: Inputs, c: Parts, U: Tensor, S: Tensor) -> Tensor:
     """do: dU = (I + N)^-1 (dR - dN U), and dS' = P dS + dZ."""
-    dgamma = dx.g.double().cumsum(-1)
-    slope = (dgamma[..., :, None] - dgamma[..., None, :]).to(S.dtype)  # dD / D
-    to_end = (dgamma[..., -1:] - dgamma).to(S.dtype)[..., None]
-    dgamma, dbeta = dgamma.to(S.dtype)[..., None], dx.beta[..., None]
+    dgamma = wide(dx.g).cumsum(-1)
+    slope = (dgamma[..., :, None] - dgamma[..., None, :]).to(S)  # dD / D
+    to_end = (dgamma[..., -1:] - dgamma).to(S)[..., None]
+    dgamma, dbeta = dgamma.to(S)[..., None], dx.beta[..., None]
     dk_k = dx.k @ x.k.mT
     dN = dbeta * c.kk + c.beta * ((dk_k + dk_k.mT) * c.D + slope * c.kk).tril(-1)
     dR = dbeta * (x.v - (c.start * x.k) @ S) + c.beta * (dx.v - (c.start * (dx.k + dgamma * x.k)) @ S)

@@ -12,24 +12,27 @@ where alpha is close to 0 or 1.
 import torch
 from torch import Tensor
 
+from dbtm.core.device import wide, widest
+
 
 def uniform_bound(logits_nV: Tensor, x_n: Tensor, z_n: Tensor, noise_n: Tensor, rate_n: Tensor) -> Tensor:
     """l of every row, (n,), with D = softmax(logits); noise is 1 - alpha, above 0 and below 1, rate is alpha' < 0.
 
-    Sums are float64. The minimiser is the law of x given the noisy tokens at the *other* positions.
+    Sums are float64, and l is on `wide_device`. The minimiser is the law of x given the noisy tokens at the *other*
+    positions.
     """
-    V, wide = logits_nV.shape[-1], torch.float64
-    noise, rate = noise_n.to(wide), rate_n.to(wide)
+    V, at = logits_nV.shape[-1], logits_nV.device
+    noise, rate, x_n, z_n = wide(noise_n), wide(rate_n), x_n.to(at), z_n.to(at)
     rho = V * (1 - noise) / noise
     p_nV = logits_nV.softmax(-1)
-    log_nV = torch.log1p(rho[:, None].to(p_nV.dtype) * p_nV)
-    D_z, log_z, log_x = (a.gather(-1, at[:, None]).squeeze(-1).to(wide) for a, at in (
+    log_nV = torch.log1p(rho[:, None].to(p_nV) * p_nV)
+    D_z, log_z, log_x = (wide(a.gather(-1, of[:, None]).squeeze(-1)) for a, of in (
         (p_nV, z_n), (log_nV, z_n), (log_nV, x_n)
     ))  # fmt: skip
-    others = log_nV.sum(-1, dtype=wide) - log_x  # sum_{j != x} log xb'_j
+    others = wide(log_nV.sum(-1, dtype=widest(at))) - log_x  # sum_{j != x} log xb'_j
     log_a = torch.log1p(rho)
     same = rho * (D_z - 1) / ((1 + rho) * (1 + rho * D_z)) * V / noise
     same = same - ((V - 1) * (log_z - log_a) - others) / (1 + rho)
     other = rho * D_z / (1 + rho * D_z) * V / noise
     other = other - ((V - 1) * log_z - others) - (1 + rho) * (log_z - log_x + log_a)
-    return rate / (V * (1 - noise)) * torch.where(z_n == x_n, same, other)
+    return rate / (V * (1 - noise)) * torch.where((z_n == x_n).to(rate.device), same, other)

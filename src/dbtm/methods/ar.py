@@ -20,7 +20,7 @@ from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.nn import Backbone, Cache
 from dbtm.sampling import Given, Trace, Watch
-from dbtm.sampling.decode import draw_categorical
+from dbtm.sampling.decode import draw_categorical, token_log_p
 
 CHOICE = 201  # stream of random numbers of the sampler
 
@@ -77,8 +77,8 @@ class AR(Method[Config, Options]):
         """-log p, exactly, by the chain rule."""
         target = ~examples.prompt
         logits, _ = network.logits(network.embed_tokens(self.inputs(examples.tokens)))
-        log_p = logits.double().log_softmax(-1).gather(-1, examples.tokens[..., None]).squeeze(-1)
-        return Likelihood(-(log_p * target).sum(-1), target.sum(-1), exact=True)
+        log_p = token_log_p(logits, examples.tokens)
+        return Likelihood(-(log_p * target.to(log_p.device)).sum(-1), target.sum(-1), exact=True)
 
     def check_given(self, given: Given) -> None:
         if (given.clean[:, 1:] & ~given.clean[:, :-1]).any():

@@ -17,6 +17,7 @@ from torch import Tensor
 from dbtm import losses
 from dbtm.config import MethodConfig, SampleConfig
 from dbtm.core import rng
+from dbtm.core.device import wide, widest
 from dbtm.core.errors import UsageError
 from dbtm.kernels import noise as prior
 from dbtm.losses.head import cross_entropy
@@ -99,7 +100,8 @@ class CANDI(Method[Config, Options]):
     def sigma(self, noise: Tensor) -> Tensor:
         """sigma where the share 1 - alpha of tokens is not revealed."""
         low, high = self.settings.r_min, self.settings.r_max
-        return sigma_of(low + noise.double() * (high - low), self.shape.vocab)
+        sigma = sigma_of(low + wide(noise) * (high - low), self.shape.vocab)
+        return sigma.to(noise.device, widest(noise.device))
 
     # -- training --------------------------------------------------------------------------------------------------
 
@@ -163,13 +165,14 @@ class CANDI(Method[Config, Options]):
         embedding and reveals x^ with probability (t - s) / t; after the last, all tokens are what was drawn. Samples
         with nothing left to reveal are not evaluated.
         """
+        dtype = widest(given.clean.device)
         k, L, ode = options.nfe, given.tokens.shape[1], options.step == "ode"
         times = FIRST_TIME + (LAST_TIME - FIRST_TIME) * torch.arange(k + 1, dtype=torch.float64) / k
         noises = (1 - self.settings.eps) * times
         sigmas = self.sigma(noises)
         tokens_BL, hidden_BL = given.tokens.clone(), ~given.clean
         e_BLD = self.start_noise(network, given, seed, sigmas[0].item())
-        score_BL = given.clean.to(torch.float64)
+        score_BL = given.clean.to(dtype)
         read = watch.counted(lambda h, time: network.hidden(h, times=(time,))[0])
         choice_BR, show_BR = given.keys(seed, CHOICE, k), given.keys(seed, SHOW, k)
         for i in range(k):
@@ -177,8 +180,8 @@ class CANDI(Method[Config, Options]):
             if not len(rows):
                 break
             hidden, e, told = hidden_BL[rows], e_BLD[rows], sigmas[i if ode else i + 1]
-            h = self.embed(network, tokens_BL[rows], hidden, e, told.to(e.device).expand(len(rows)))
-            time_B = -torch.log1p(-noises[i]).to(e.device).expand(len(rows))
+            h = self.embed(network, tokens_BL[rows], hidden, e, told.to(e.device, dtype).expand(len(rows)))
+            time_B = -torch.log1p(-noises[i]).to(e.device, dtype).expand(len(rows))
             trunk = read(h, time_B, rows=rows)
             uniform_BL = rng.uniform(choice_BR[rows, i], L)
             drawn, score, target = self._draw(network, trunk, hidden, uniform_BL, options)
@@ -186,7 +189,7 @@ class CANDI(Method[Config, Options]):
             e_BLD[rows] = e - fall.item() * (e - target)
             tokens_BL[rows] = torch.where(hidden, drawn, tokens_BL[rows])
             score_BL[rows] = torch.where(hidden, score, score_BL[rows])
-            shown = (rng.uniform(show_BR[rows, i], L) < (times[i] - times[i + 1]) / times[i]) | (i == k - 1)
+            shown = (rng.uniform(show_BR[rows, i], L) < ((times[i] - times[i + 1]) / times[i]).item()) | (i == k - 1)
             hidden_BL[rows] = hidden & ~shown
             if watch.tracing:
                 watch.round(tokens_BL, ~hidden_BL, score_BL.float(), time=times[i + 1].item())
@@ -197,7 +200,7 @@ class CANDI(Method[Config, Options]):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens where nothing is revealed, their probabilities, and what e moves towards, (B, L, D)."""
         drawn = torch.zeros(hidden.shape, dtype=torch.int64, device=hidden.device)
-        score = torch.ones(hidden.shape, dtype=torch.float64, device=hidden.device)
+        score = torch.ones(hidden.shape, dtype=widest(hidden.device), device=hidden.device)
         W = unit(network.token_embedding)
         target = W.new_zeros(*hidden.shape, W.shape[1])
         for at in hidden.flatten().nonzero().squeeze(-1).split(max(1, 2**28 // (8 * self.shape.vocab))):
@@ -205,7 +208,7 @@ class CANDI(Method[Config, Options]):
             D = tempered(logits, options.temperature, options.top_p)
             D = D / D.sum(-1, keepdim=True)
             token = invert(D, uniform_BL.flatten()[at])
-            drawn.view(-1)[at] = token
-            score.view(-1)[at] = D.gather(-1, token[:, None]).squeeze(-1)
-            target.view(-1, W.shape[1])[at] = W[token] if options.towards == "sample" else D.to(W.dtype) @ W
+            score.view(-1)[at] = D.gather(-1, token[:, None]).squeeze(-1).to(score)
+            drawn.view(-1)[at] = token = token.to(drawn.device)
+            target.view(-1, W.shape[1])[at] = W[token] if options.towards == "sample" else D.to(W) @ W
         return drawn, score, target

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from dbtm.config import MethodConfig, RunConfig
 from dbtm.core import rng
+from dbtm.core.device import widest
 from dbtm.core.errors import UsageError
 from dbtm.core.limits import MOST_ROUNDS
 from dbtm.losses.mixture import joint_minus_fact, read_mixture
@@ -220,7 +221,8 @@ class MDLMDi4C(Di4C, mdlm.MDLM):  # type: ignore[misc]  # it has no likelihood
         return LatentBackbone(self.shape, self.config.model, extra_ids=1)
 
     def noisy_state(self, examples: Examples, t: float) -> tuple[Tensor, Tensor]:
-        t_B = torch.full((len(examples.tokens),), t, dtype=torch.float64, device=examples.tokens.device)
+        at = examples.tokens.device
+        t_B = torch.full((len(examples.tokens),), t, dtype=widest(at), device=at)
         masked = self.masked(examples, t_B)
         return torch.where(masked, self.mask, examples.tokens), masked
 
@@ -260,12 +262,13 @@ class DuoDi4C(Di4C, duo.Duo):  # type: ignore[misc]
         return 1 - (1 - self.settings.eps) * t
 
     def noisy_state(self, examples: Examples, t: float) -> tuple[Tensor, Tensor]:
-        noise_B = torch.full((len(examples.tokens),), 1 - self.alpha(t), dtype=torch.float64)
-        return self.noised(examples, noise_B.to(examples.tokens.device)), ~examples.prompt
+        at = examples.tokens.device
+        noise_B = torch.full((len(examples.tokens),), 1 - self.alpha(t), dtype=widest(at), device=at)
+        return self.noised(examples, noise_B), ~examples.prompt
 
     def read_state(self, network: Any, z_BL: Tensor, t: float, latent_B: Tensor | None = None) -> Tensor:
         more = {} if latent_B is None else {"latent_B": latent_B}
-        time_B = torch.full((len(z_BL),), -math.log(self.alpha(t)), dtype=torch.float64, device=z_BL.device)
+        time_B = torch.full((len(z_BL),), -math.log(self.alpha(t)), dtype=widest(z_BL.device), device=z_BL.device)
         return network.hidden(network.embed_tokens(z_BL), times=(time_B,), **more)[0]
 
     def teacher_step(

@@ -19,6 +19,7 @@ from torch import Tensor
 from dbtm import losses
 from dbtm.config import MethodConfig, SampleConfig
 from dbtm.core import rng
+from dbtm.core.device import wide, wide_device, widest
 from dbtm.core.errors import UsageError
 from dbtm.losses.rows import chunked_rows
 from dbtm.losses.uniform import uniform_bound
@@ -160,9 +161,9 @@ class Duo(Method[Config, Options]):
         x, z, length = x_BL.flatten(), z_BL.flatten(), x_BL.shape[1]
 
         def row_loss(logits: Tensor, index: Tensor) -> Tensor:
-            logits = logits.double() if self.shape.small_vocab else logits
-            b = index // length
-            return uniform_bound(logits, x[index], z[index], noise_B[b], rate_B[b])
+            b, at = index // length, logits.device
+            logits = wide(logits) if self.shape.small_vocab else logits
+            return uniform_bound(logits, x[index], z[index], noise_B[b], rate_B[b]).to(at, widest(at))
 
         loss, per_token = chunked_rows(trunk_BLD.flatten(0, 1), self.network.head, row_loss, beta_BL.flatten(), rows)
         return loss, per_token.view_as(x_BL)
@@ -200,7 +201,7 @@ class Duo(Method[Config, Options]):
         are uniform and at t = 0 they are clean, so that nothing is lost at the ends.
         """
         target = ~examples.prompt
-        total = torch.zeros(len(target), dtype=torch.float64, device=target.device)
+        total = torch.zeros(len(target), dtype=torch.float64, device=wide_device(target.device))
         x, length = examples.tokens, target.shape[1]
         for i in range(TIMES):
             t_B = (rng.uniform(rng.fold(examples.sample_key, TIME, i), 1)[:, 0] + i) / TIMES
@@ -210,8 +211,8 @@ class Duo(Method[Config, Options]):
             trunk, _ = network.hidden(network.embed_tokens(z), times=(-torch.log1p(-told),))
             for at in target.flatten().nonzero().squeeze(-1).split(self.at_once):
                 logits, b = network.head(trunk.flatten(0, 1)[at])[0], at // length
-                l = uniform_bound(logits.double(), x.flatten()[at], z.flatten()[at], t_B[b], -torch.ones_like(t_B[b]))
-                total.index_add_(0, b, l / TIMES)
+                l = uniform_bound(wide(logits), x.flatten()[at], z.flatten()[at], t_B[b], -torch.ones_like(t_B[b]))
+                total.index_add_(0, b.to(l.device), l / TIMES)
         return Likelihood(total, target.sum(-1), exact=False)
 
     @property
@@ -234,13 +235,13 @@ class Duo(Method[Config, Options]):
         choice_BR = given.keys(seed, CHOICE, k)
         rows = (~given.clean).any(-1).nonzero().squeeze(-1)
         free = ~given.clean[rows]
-        score_BL = given.clean.to(torch.float64)
+        score_BL = given.clean.to(widest(given.clean.device))
         for r in range(1, k + 1):
             if not len(rows):
                 break
             alpha_t, alpha_s = (1 - (1 - eps) * (k - i) / k for i in (r - 1, r))
             key, z = choice_BR[rows, r - 1], z_BL[rows]
-            time_B = torch.full((len(rows),), alpha_t, dtype=torch.float64, device=z.device).log().neg()
+            time_B = torch.full((len(rows),), alpha_t, dtype=widest(z.device), device=z.device).log().neg()
             trunk = read(network.embed_tokens(z), time_B, key, rows=rows)
             greedy = r == k and options.tail == "argmax"
             z, score = self._step(network, trunk, z, free, rng.uniform(key, L), alpha_t, alpha_s, options, greedy)
@@ -264,20 +265,21 @@ class Duo(Method[Config, Options]):
         greedy: bool,
     ) -> tuple[Tensor, Tensor]:
         """Tokens of the next state, and their probabilities in D, (B, L); probabilities exist for some at a time."""
-        z_BL, score_BL = z_BL.clone(), torch.ones(z_BL.shape, dtype=torch.float64, device=z_BL.device)
+        z_BL, score_BL = z_BL.clone(), torch.ones(z_BL.shape, dtype=widest(z_BL.device), device=z_BL.device)
         for at in free_BL.flatten().nonzero().squeeze(-1).split(self.at_once):
             logits, _ = network.head(trunk.flatten(0, 1)[at])
             if greedy:
-                token, D = logits.argmax(-1), logits.double().softmax(-1)
+                D = wide(logits).softmax(-1)
+                token = logits.argmax(-1).to(D.device)
             else:
                 D = tempered(logits, options.temperature, options.top_p)
                 D = D / D.sum(-1, keepdim=True)
-                q = uniform_posterior(D, z_BL.view(-1)[at], alpha_t, alpha_s)
+                q = uniform_posterior(D, z_BL.view(-1)[at].to(D.device), alpha_t, alpha_s)
                 if options.psi < 1:
                     q = options.psi * q + (1 - options.psi) * renoised(D, alpha_s)
                 token = invert(q, uniform_BL.flatten()[at])
-            z_BL.view(-1)[at] = token
-            score_BL.view(-1)[at] = D.gather(-1, token[:, None]).squeeze(-1)
+            z_BL.view(-1)[at] = token.to(z_BL.device)
+            score_BL.view(-1)[at] = D.gather(-1, token[:, None]).squeeze(-1).to(score_BL)
         return z_BL, score_BL
 
 

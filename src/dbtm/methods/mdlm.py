@@ -15,6 +15,7 @@ from torch import Tensor
 from dbtm import losses
 from dbtm.config import MethodConfig, SampleConfig
 from dbtm.core import rng
+from dbtm.core.device import wide, wide_device, widest
 from dbtm.core.errors import UsageError
 from dbtm.losses.head import cross_entropy
 from dbtm.methods import register_method
@@ -22,7 +23,7 @@ from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.methods.times import stratified
 from dbtm.nn import Backbone
 from dbtm.sampling import Given, Trace, Watch
-from dbtm.sampling.decode import draw_categorical
+from dbtm.sampling.decode import draw_categorical, token_log_p
 from dbtm.simplex import floor_count
 from dbtm.simplex.categorical import confident, loop_alpha, most_remasked, unmask_probability
 from dbtm.simplex.commit import top
@@ -158,16 +159,16 @@ class MDLM(Method[Config, Options]):
         """The negative evidence lower bound, at stratified times of every example. With linear alpha and eps -> 0 it is
         the mean over t of sum CE / t; at t = 1 everything is masked, so that nothing is lost at the ends.
         """
-        target, total = ~examples.prompt, torch.zeros(len(examples.tokens), dtype=torch.float64)
-        total = total.to(examples.tokens.device)
+        target, at = ~examples.prompt, wide_device(examples.tokens.device)
+        total = torch.zeros(len(examples.tokens), dtype=torch.float64, device=at)
         for i in range(TIMES):
             u_B = rng.uniform(rng.fold(examples.sample_key, TIME, i), 1)[:, 0]
             t_B = (u_B + i) / TIMES
             u_BL = rng.uniform(rng.fold(examples.sample_key, MASK, i), examples.tokens.shape[1])
             masked = target & (u_BL < t_B[:, None])
             logits, _ = network.logits(network.embed_tokens(torch.where(masked, self.mask, examples.tokens)))
-            log_p = logits.double().log_softmax(-1).gather(-1, examples.tokens[..., None]).squeeze(-1)
-            total -= (log_p * masked).sum(-1) / t_B / TIMES
+            log_p = token_log_p(logits, examples.tokens)
+            total -= (log_p * masked.to(at)).sum(-1) / t_B.to(at) / TIMES
         return Likelihood(total, target.sum(-1), exact=False)
 
     def hidden(self, network: Backbone, h_BLD: Tensor, key_B: Tensor) -> Tensor:
@@ -181,7 +182,7 @@ class MDLM(Method[Config, Options]):
         """
         k, length, again = options.nfe, given.tokens.shape[1], options.remask != "none"
         tokens_BL, masked_BL = torch.where(given.clean, given.tokens, self.mask), ~given.clean
-        score_BL = given.clean.to(torch.float64)
+        score_BL = given.clean.to(widest(given.clean.device))
         read = watch.counted(lambda h, key: self.hidden(network, h, key))
         choice_BR, unmask_BR, remask_BR = (given.keys(seed, stream, k) for stream in (CHOICE, UNMASK, REMASK))
         for r in range(1, k + 1):
@@ -222,13 +223,14 @@ class MDLM(Method[Config, Options]):
         positions at a time.
         """
         drawn = torch.zeros(masked.shape, dtype=torch.int64, device=masked.device)
-        score, best = (torch.ones(masked.shape, dtype=torch.float64, device=masked.device) for _ in range(2))
+        dtype = widest(masked.device)
+        score, best = (torch.ones(masked.shape, dtype=dtype, device=masked.device) for _ in range(2))
         at_once = max(1, 2**28 // (8 * self.shape.vocab))
         for at in masked.flatten().nonzero().squeeze(-1).split(at_once):
             logits, _ = network.head(trunk.flatten(0, 1)[at])
             token = draw_categorical(logits, uniform_BL.flatten()[at], options.temperature, options.top_p)
-            p = logits.double().softmax(-1)
+            p = wide(logits).softmax(-1)
             drawn.view(-1)[at] = token
-            score.view(-1)[at] = p.gather(-1, token[:, None]).squeeze(-1)
-            best.view(-1)[at] = p.amax(-1)
+            score.view(-1)[at] = p.gather(-1, token[:, None].to(p.device)).squeeze(-1).to(score)
+            best.view(-1)[at] = p.amax(-1).to(best)
         return drawn, score, best

@@ -6,7 +6,7 @@ signal alpha is cut at the share of the arc where that happens (`truncate`). The
 it may follow the loss (`adaptive`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from dbtm import losses
 from dbtm.config import MethodConfig, ModelConfig, RunConfig, SampleConfig, Shape
 from dbtm.core import rng
+from dbtm.core.device import widest
 from dbtm.core.errors import UsageError
 from dbtm.losses.head import cross_entropy
 from dbtm.methods import clock, register_method
@@ -88,6 +89,12 @@ class SphereBackbone(Backbone):
         self.register_buffer("fits", torch.zeros((), dtype=torch.int64))
         self.register_buffer("seen", torch.zeros(WINDOW, batch, 2, dtype=torch.float64))  # (t, loss)
         self.register_buffer("latest", torch.zeros(batch, 2, dtype=torch.float64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SphereBackbone":
+        if widest(fn(torch.empty(0)).device) != torch.float64:
+            raise UsageError("the method 's-flm' computes in float64, which this device lacks: use device cpu")
+        super()._apply(fn, recurse)
+        return self
 
     def directions(self, tokens_BL: Tensor) -> Tensor:
         """e of tokens, (B, L, D) float64; of few tokens as a product, whose backward is faster than a gather's."""

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from dbtm.core.device import wide, wide_device
+
 
 def count_committed(tokens_BL: Tensor, committed_BL: Tensor, vocab: int) -> Tensor:
     """n_j(C): how many committed positions hold token j, (B, V)."""
@@ -26,17 +28,17 @@ def propose(
     probability of T itself, at temperature 1.
     """
     log_z = logits_BLV.logsumexp(-1)
-    tempered_BLV = logits_BLV.double() / temperature if temperature else None
+    tempered_BLV = wide(logits_BLV) / temperature if temperature else None
     if penalty and counts_BV is not None:
         cost_BLV = penalty * torch.log1p(counts_BV)[:, None, :]
         logits_BLV = logits_BLV - cost_BLV
-        tempered_BLV = None if tempered_BLV is None else tempered_BLV - cost_BLV
+        tempered_BLV = None if tempered_BLV is None else tempered_BLV - cost_BLV.to(tempered_BLV.device)
     if tempered_BLV is None:
         top, tokens = logits_BLV.max(-1)
         return tokens, (top - log_z).exp()
     assert uniform_BL is not None, "sampling at a temperature needs uniforms"
     p_BLV = tempered_BLV.softmax(-1)
-    tokens = invert(nucleus(p_BLV, top_p) if top_p < 1 else p_BLV, uniform_BL)
+    tokens = invert(nucleus(p_BLV, top_p) if top_p < 1 else p_BLV, uniform_BL).to(logits_BLV.device)
     return tokens, (logits_BLV.gather(-1, tokens[..., None]).squeeze(-1) - log_z).exp()
 
 
@@ -48,24 +50,34 @@ def draw_categorical(logits: Tensor, uniform: Tensor, temperature: float = 1.0, 
     """
     if not temperature:
         return logits.argmax(-1)
-    return invert(tempered(logits, temperature, top_p), uniform)
+    return invert(tempered(logits, temperature, top_p), uniform).to(logits.device)
 
 
 def tempered(logits: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Tensor:
     """float64 probabilities softmax(logits / temperature), one-hot at 0, cut to the most likely that reach top_p;
-    they need not sum to 1 then.
+    they need not sum to 1 then. On `wide_device`.
     """
     if not temperature:
-        return torch.zeros_like(logits, dtype=torch.float64).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    p = (logits.double() / temperature).softmax(-1)
+        at = wide_device(logits.device)
+        zeros = torch.zeros_like(logits, dtype=torch.float64, device=at)
+        return zeros.scatter_(-1, logits.argmax(-1, keepdim=True).to(at), 1.0)
+    p = (wide(logits) / temperature).softmax(-1)
     return nucleus(p, top_p) if top_p < 1 else p
 
 
 def invert(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Tokens (...,) with probabilities proportional to float64 weights (..., V), one uniform per draw."""
+    """Tokens (...,) with probabilities proportional to float64 weights (..., V), one uniform per draw; on the device
+    of the weights.
+    """
     cumulative = weights.cumsum(-1)
-    level = uniform.double()[..., None] * cumulative[..., -1:]
+    level = wide(uniform)[..., None] * cumulative[..., -1:]
     return torch.searchsorted(cumulative, level, right=True).squeeze(-1).clamp(max=weights.shape[-1] - 1)
+
+
+def token_log_p(logits: Tensor, tokens: Tensor) -> Tensor:
+    """float64 log-probabilities (...,) of tokens, on `wide_device`."""
+    log_p = wide(logits).log_softmax(-1)
+    return log_p.gather(-1, tokens[..., None].to(log_p.device)).squeeze(-1)
 
 
 def nucleus(p: Tensor, top_p: float) -> Tensor:

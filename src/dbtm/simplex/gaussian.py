@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dbtm.core import rng
+from dbtm.core.device import wide, wide_device, widest
 
 NODES, REACH = 200, 9.0
 SORTED_UP_TO = 64  # other tokens: below it, distinct tokens are drawn by sorting
@@ -29,13 +30,14 @@ def _quadrature(device: torch.device) -> tuple[Tensor, Tensor]:
 
 def clean_share(gamma: Tensor, vocab: int) -> tuple[Tensor, Tensor]:
     """alpha of the argmax and its derivative d alpha / d gamma, float64, of gamma's shape."""
-    u, density = _quadrature(gamma.device)
-    m = torch.exp(-0.5 * gamma.double())
+    u, density = _quadrature(wide_device(gamma.device))
+    m = torch.exp(-0.5 * wide(gamma))
     z = u + m[..., None]
     log_cdf = torch.special.log_ndtr(z)
     Q = torch.exp((vocab - 1) * log_cdf) @ density
     slope = torch.exp((vocab - 2) * log_cdf - 0.5 * z**2) @ density * (vocab - 1) / math.sqrt(2 * math.pi)
-    return (vocab * Q - 1) / (vocab - 1), -0.5 * m * slope * vocab / (vocab - 1)
+    alpha, slope = (vocab * Q - 1) / (vocab - 1), -0.5 * m * slope * vocab / (vocab - 1)
+    return alpha.to(gamma.device, widest(gamma.device)), slope.to(gamma.device, widest(gamma.device))
 
 
 @lru_cache(maxsize=64)
@@ -54,14 +56,15 @@ def largest_noises(key_B: Tensor, tokens_BL: Tensor, vocab: int, k: int) -> tupl
 
     The j-th largest of n uniforms is the (j - 1)-th times u^(1 / (n - j + 1)), so V normals are never drawn. float64.
     """
-    L, n = tokens_BL.shape[1], vocab - 1
+    L, n, at = tokens_BL.shape[1], vocab - 1, key_B.device
+    key_B = key_B.to(wide_device(at))
     k = min(k, n)
     own_BL = torch.special.ndtri(rng.uniform(rng.fold(key_B, 0), L))
     left = n - torch.arange(k, device=key_B.device)
     log_u = (rng.uniform(rng.fold(key_B, 1), L, k).log() / left).cumsum(-1)
     values_BLk = -torch.special.ndtri(-torch.expm1(log_u))
-    others_BLk = distinct(rng.fold(key_B, 2), L, n, k)
-    return own_BL, values_BLk, others_BLk + (others_BLk >= tokens_BL[..., None])
+    others_BLk = distinct(rng.fold(key_B, 2), L, n, k).to(at)
+    return own_BL.to(at, widest(at)), values_BLk.to(at, widest(at)), others_BLk + (others_BLk >= tokens_BL[..., None])
 
 
 def distinct(key_B: Tensor, length: int, n: int, k: int) -> Tensor:
@@ -81,12 +84,12 @@ def distinct(key_B: Tensor, length: int, n: int, k: int) -> Tensor:
 
 def argmax_token(tokens_BL: Tensor, gamma_B: Tensor, own_BL: Tensor, best_BL: Tensor, other_BL: Tensor) -> Tensor:
     """argmax x~ at noise level gamma: x where m + eps_x exceeds the largest other eps, else that one's token."""
-    m_B = torch.exp(-0.5 * gamma_B.double())
+    m_B = torch.exp(-0.5 * gamma_B.to(widest(gamma_B.device)))
     return torch.where(m_B[:, None] + own_BL > best_BL, tokens_BL, other_BL)
 
 
 def soft_token(gamma_B: Tensor, own_BL: Tensor, values_BLk: Tensor, tau: float) -> Tensor:
     """Weights of x and of the k other tokens in softmax(x~ / tau), (B, L, 1 + k)."""
-    a_B, s_B = (torch.sigmoid(sign * gamma_B.double()).sqrt()[:, None, None] for sign in (-1.0, 1.0))
+    a_B, s_B = (torch.sigmoid(sign * gamma_B.to(widest(gamma_B.device))).sqrt()[:, None, None] for sign in (-1.0, 1.0))
     own_BL1 = a_B + s_B * own_BL[..., None]
     return (torch.cat((own_BL1, s_B * values_BLk), -1) / tau).softmax(-1)

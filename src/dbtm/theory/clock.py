@@ -13,6 +13,7 @@ import torch
 from scipy.special import log_ndtr
 from torch import Tensor
 
+from dbtm.core.device import wide, widest
 from dbtm.theory.recovery import DENSITY, Z, recovery
 
 STEP = 0.005  # of the signal-to-noise ratio t / (1 - t), between the points of the table
@@ -35,8 +36,8 @@ class RecoveryClock:
 
     def t(self, tau: Tensor) -> Tensor:
         """t(tau), float64: cubic interpolation between points of the table whose slopes are known, error below 1e-8."""
+        at, tau = tau.device, wide(tau).contiguous()
         tau_n, rho_n, slope_n = (x.to(tau.device) for x in (self.tau_n, self.rho_n, self.slope_n))
-        tau = tau.double().contiguous()
         right = torch.searchsorted(tau_n, tau, right=True).clamp(1, len(tau_n) - 1)
         left = right - 1
         width = tau_n[right] - tau_n[left]
@@ -49,7 +50,7 @@ class RecoveryClock:
         )
         t = rho / (1 + rho)
         beyond = ((tau - tau_n[-1]) / (1 - tau_n[-1])).clamp(0, 1)
-        return torch.lerp(t, torch.ones_like(t), beyond)
+        return torch.lerp(t, torch.ones_like(t), beyond).to(at, widest(at))
 
 
 def _scaled(probability: np.ndarray, vocab: int) -> np.ndarray:

@@ -170,7 +170,7 @@ def _sums(
         rows = [torch.tensor(ids[w.text][w.start : w.end]) for w in batch]
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         with torch.inference_mode():
-            nll = judge.token_nll(padded.to(judge.device)).double().cpu().numpy()
+            nll = judge.token_nll(padded.to(judge.device)).cpu().double().numpy()
         fresh = [row[w.fresh - w.start - 1 : w.end - w.start - 1] for w, row in zip(batch, nll)]
         sums.append([x[masks[w.text][w.fresh : w.end]].sum() for w, x in zip(batch, fresh, strict=True)])
         done += sum(w.end - w.fresh for w in batch)
@@ -188,6 +188,6 @@ def _last_states(
         padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids[w.text]) for w in batch], batch_first=True)
         with torch.inference_mode():
             states = judge.states(padded.to(judge.device))
-            last = states[range(len(batch)), [w.end - 1 for w in batch]].double().cpu().numpy()
+            last = states[range(len(batch)), [w.end - 1 for w in batch]].cpu().double().numpy()
         found |= {w.text: row for w, row in zip(batch, last, strict=True)}
     return found

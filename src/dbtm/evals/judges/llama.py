@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dbtm.core.device import wide_device
+
 
 @dataclass(frozen=True)
 class LlamaConfig:
@@ -41,9 +43,10 @@ def unpermute(weight: Tensor, heads: int) -> Tensor:
 
 def rotary(length: int, dim: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
     """cos and sin of position times base^(-2i/d), (L, d / 2), from float64."""
-    frequency = base ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float64) / dim)
-    angle = torch.arange(length, device=device, dtype=torch.float64)[:, None] * frequency
-    return angle.cos().float(), angle.sin().float()
+    at = wide_device(device)
+    frequency = base ** (-torch.arange(0, dim, 2, device=at, dtype=torch.float64) / dim)
+    angle = torch.arange(length, device=at, dtype=torch.float64)[:, None] * frequency
+    return angle.cos().float().to(device), angle.sin().float().to(device)
 
 
 def rotate(x_BHLd: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -3,10 +3,12 @@
 import torch
 
 from dbtm.core import rng
+from dbtm.core.device import wide_device
 from dbtm.methods.base import Examples, Likelihood
 from dbtm.methods.dbtm.config import PathConfig
 from dbtm.methods.dbtm.streams import CONTEXT, FRACTION, NOISE, TIME
 from dbtm.nn import Backbone
+from dbtm.sampling.decode import token_log_p
 from dbtm.simplex import Noise, State, interpolate, partial_context
 
 TIMES = 8  # for every example
@@ -17,8 +19,8 @@ def denoising(network: Backbone, examples: Examples, path: PathConfig) -> Likeli
     """CE(T(I_t), x1) on the noisy positions of I_t, at stratified times t and with independent noise; context as in
     training. Per example, the mean over times of the sum over noisy positions, and of their number.
     """
-    sums_B, count_B = (torch.zeros(len(examples.tokens), dtype=torch.float64) for _ in range(2))
-    sums_B, count_B = sums_B.to(examples.tokens.device), count_B.to(examples.tokens.device)
+    at = wide_device(examples.tokens.device)
+    sums_B, count_B = (torch.zeros(len(examples.tokens), dtype=torch.float64, device=at) for _ in range(2))
     length = examples.tokens.shape[1]
     for i in range(TIMES):
         key_B = rng.fold(examples.sample_key, TIME, i)
@@ -30,8 +32,7 @@ def denoising(network: Backbone, examples: Examples, path: PathConfig) -> Likeli
         noise = Noise(rng.fold(key_B, NOISE), length, network.shape.vocab, path.sigma, dtype)
         state = interpolate(examples.tokens, noise, clean_BL, t_BL.to(dtype), path.a)
         h = network.embed(State(state.tokens, state.alpha, state.noise), network.embed_noise(noise))[0]
-        log_p = network.logits(h)[0].double().log_softmax(-1)
-        ce_BL = -log_p.gather(-1, examples.tokens[..., None]).squeeze(-1)
-        sums_B += (ce_BL * ~clean_BL).sum(-1) / TIMES
-        count_B += (~clean_BL).sum(-1) / TIMES
+        ce_BL, noisy_BL = -token_log_p(network.logits(h)[0], examples.tokens), ~clean_BL.to(at)
+        sums_B += (ce_BL * noisy_BL).sum(-1) / TIMES
+        count_B += noisy_BL.sum(-1) / TIMES
     return Likelihood(sums_B, count_B, exact=False)

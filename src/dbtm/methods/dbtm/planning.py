@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dbtm.core import rng
+from dbtm.core.device import wide
 from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.refine import Evaluator, embed_state
@@ -75,7 +76,7 @@ def _entropies(
             h = embed_state(network, tokens[rows], known[rows], noise_B, options)
             trunk = network.hidden(h if key_B is None else network.model.condition(h, None))
             states = trunk.gather(1, index.expand(-1, -1, trunk.shape[-1]))
-            draws.append(network.model.head(states)[0].double().softmax(-1))
+            draws.append(wide(network.model.head(states)[0]).softmax(-1))
         yield mixture_entropy(torch.stack(draws))
 
 

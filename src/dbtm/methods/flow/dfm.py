@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dbtm import losses
 from dbtm.config import ModelConfig, Shape
+from dbtm.core.device import widest
 from dbtm.core.errors import UsageError
 from dbtm.kernels.product import product
 from dbtm.losses.soft_head import Target
@@ -50,7 +51,7 @@ class MixedClock:
         self.recovery = RecoveryClock(vocab)
 
     def t(self, tau: Tensor) -> Tensor:
-        return (1 - LINEAR) * self.recovery.t(tau) + LINEAR * tau.double()
+        return (1 - LINEAR) * self.recovery.t(tau) + LINEAR * tau.to(widest(tau.device))
 
 
 class WeightedBackbone(Backbone):

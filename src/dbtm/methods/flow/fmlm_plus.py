@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dbtm.core import rng
+from dbtm.core.device import widest
 from dbtm.core.errors import UsageError
 from dbtm.methods import register_method
 from dbtm.methods.base import Examples, Method, Part
@@ -165,7 +166,7 @@ class FMLMPlus(Method[Config, Options]):
         clean_BLD = network.embed_tokens(tokens)
         h = torch.where(kept[..., None], clean_BLD, noise_BLD.to(clean_BLD.dtype))
         for j in range(n):
-            s, t = (torch.where(kept, 1.0, x / n).double() for x in (j, j + 1))
+            s, t = (torch.where(kept, 1.0, x / n).to(widest(kept.device)) for x in (j, j + 1))
             trunk, last = read(h, (s, t), rows=active), j == n - 1
             found = readout.predict(trunk, ~kept, not last, options.temperature if last else 0.0, uniform)
             if found.mean is not None:

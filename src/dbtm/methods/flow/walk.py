@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dbtm.core import rng
+from dbtm.core.device import widest
 from dbtm.methods.flow.options import FlowOptions, noise_of
 from dbtm.methods.flow.readout import Readout
 from dbtm.sampling import Given, Trace, Watch
@@ -47,7 +48,7 @@ def walk(
     slot: Tensor | None = None  # what the step before predicted, where the network reads it
     uniform = rng.uniform(rng.fold(seed, CHOICE, some.index), length) if options.temperature else None
     for number, step in enumerate(steps, 1):
-        times = tuple(torch.full((len(active),), t, dtype=torch.float64, device=h.device) for t in step.times)
+        times = tuple(torch.full((len(active),), t, dtype=widest(h.device), device=h.device) for t in step.times)
         trunk = read(h if slot is None else h + slot, times, rows=active)
         last = step.move is None
         found = readout.predict(trunk, ~some.clean, not last, options.temperature if last else 0.0, uniform)
