@@ -9,6 +9,7 @@ from dbtm.studio import sudoku
 from dbtm.studio.opening import open_studio
 from dbtm.studio.shelf import Shelf
 from dbtm.studio.state import Studio
+from dbtm.viz.theory.page import render_page
 from tests.service.conftest import TINY, prepared  # noqa: F401 - a fixture
 from tests.studio.browser import MISSING, PUZZLE, ROOMS, Visit, find_browser, grid, press, write
 from tests.studio.client import running
@@ -105,6 +106,53 @@ def test_text_that_is_selected_with_the_mouse_is_marked(visit):
     assert page.evaluate(marked) == [4, 5, 6]
     assert page.evaluate("getSelection().isCollapsed"), "the browser's own mark would cover it"
     assert page.get_by_role("button", name="Regenerate 3 marked").is_visible()
+
+
+MARKED = "[...document.querySelectorAll('.sheet span')].flatMap((e, i) => e.classList.contains('marked') ? [i] : [])"
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.mark.parametrize("way", ["finger", "mouse", "keys"])
+def test_a_span_is_marked_by_its_two_ends(visit, way):
+    """The first pick begins it, the second ends it, the third begins anew; one that stands alone can be taken back."""
+    page = visit(**(PHONE if way == "finger" else {})).open("text?nfe=1&t=The%20river")
+    write(page)
+    sheet = page.locator(".sheet")
+
+    def pick(i):
+        if way == "finger":
+            sheet.locator("span").nth(i).tap()
+        elif way == "mouse":
+            sheet.locator("span").nth(i).click()
+        else:
+            sheet.focus()
+            for key in ("Home", *["ArrowRight"] * i, "Enter"):
+                sheet.press(key)
+        return page.evaluate(MARKED)
+
+    assert [pick(i) for i in (8, 5, 12, 12, 12)] == [[8], [5, 6, 7, 8], [12], [12], []]
+    pick(8), pick(5)
+    assert page.get_by_role("button", name="Regenerate 4 marked").is_visible()
+
+
+def test_words_for_fingers_are_shown_where_there_is_no_mouse(visit):
+    for room, finger, mouse in (("text", "Tap a token", "Point at a token"), ("simplex", "tap where", "arrow keys")):
+        for options, shown, hidden in ((PHONE, finger, mouse), ({}, mouse, finger)):
+            words = visit(**options).open(room).locator("#room").inner_text()
+            assert (shown in words, hidden in words) == (True, False), room
+
+
+def test_the_page_of_the_simplex_moves_by_finger(browser, tmp_path):
+    (tmp_path / "flow.html").write_text(render_page())
+    seen = Visit(browser, f"file://{tmp_path}", **PHONE)
+    page = seen.page
+    page.goto(f"file://{tmp_path}/flow.html")
+    assert "tap where the start is to go" in page.locator("main").inner_text()
+    ratio = page.locator(".numbers tr:has-text('autonomous') td").first
+    before, box = ratio.inner_text(), page.locator("canvas").bounding_box()
+    page.touchscreen.tap(box["x"] + 0.45 * box["width"], box["y"] + 0.4 * box["height"])
+    assert ratio.inner_text() != before
+    seen.close()
 
 
 def test_on_a_phone_a_token_is_told_of_where_it_was_chosen(visit):

@@ -32,8 +32,9 @@ export function viewOfSheet(element, sample) {
   if (!element.hasAttribute("aria-label")) element.setAttribute("aria-label", "Text, token by token: arrow keys choose a token");
   element.setAttribute("role", "group");
   element.tabIndex = 0;
-  // With the sheet focused, arrows choose a token; with shift they mark a span if the page uses spans.
+  // With the sheet focused, arrows choose a token. If the page uses spans, Enter picks it, and arrows with shift mark.
   element.onkeydown = event => {
+    if (event.key === "Enter" && view.onPick && chosen !== null) return view.onPick(chosen, false);
     const move = { ArrowLeft: -1, ArrowRight: 1, Home: -spans.length, End: spans.length }[event.key];
     if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();

@@ -59,8 +59,8 @@ export async function open(place, params, context) {
 
   // -- a lane: one budget ------------------------------------------------------------------------------------------
   function makeLane(title) {
-    const sheet = make("div", { className: "sheet prose", "aria-label": `${title}: the text, token by token; arrow keys choose a token` });
-    const lane = { sample: null, tokens: null, mark: null, sheet };
+    const sheet = make("div", { className: "sheet prose", "aria-label": `${title}: the text, token by token; arrow keys choose a token, Enter marks it` });
+    const lane = { sample: null, tokens: null, mark: null, begun: false, sheet };
     const told = make("span", { className: "soft small", role: "status" });
     const stagePlace = make("div", { className: "player-place" });
     const save = make("a", { className: "button", hidden: true, download: "text.html" }, "Save as HTML");
@@ -79,11 +79,16 @@ export async function open(place, params, context) {
     function build(sample) {
       lane.sample = sample;
       lane.mark = null;
+      lane.begun = false;
       const view = viewOfSheet(sheet, sample);
       view.marked = i => lane.mark !== null && i >= lane.mark[0] && i <= lane.mark[1];
+      // A first pick begins a span, a second ends it (so does one with shift), a third begins anew; a single marked token
+      // that is picked again is no longer marked.
       view.onPick = (i, extend) => {
-        const from = extend && lane.mark ? lane.mark[2] : i;
-        lane.mark = extend || !(lane.mark && lane.mark[0] === i && lane.mark[1] === i) ? [Math.min(from, i), Math.max(from, i), from] : null;
+        const ends = lane.mark !== null && (lane.begun || extend), from = ends ? lane.mark[2] : i;
+        const alone = !ends && lane.mark !== null && lane.mark[0] === i && lane.mark[1] === i;
+        lane.mark = alone ? null : [Math.min(from, i), Math.max(from, i), from];
+        lane.begun = !alone && !ends;
         showMark();
       };
       // Text selected with the mouse is also marked.
@@ -92,6 +97,7 @@ export async function open(place, params, context) {
         if (from >= to) return;
         getSelection().removeAllRanges();
         lane.mark = [from, to, from];
+        lane.begun = false;
         showMark();
       };
       lane.viewer = makeViewer(view);
@@ -195,8 +201,10 @@ export async function open(place, params, context) {
           make("div", {}, make("label", { htmlFor: "prompt", className: "small soft" }, "Your text"), input),
           make("div", { className: "actions" }, writeButton, cancel, holeButton, other)),
         lanesPlace,
-        make("p", { className: "hint" }, "Point at a token, or choose it, to see what else the model considered, round by round. Mark a span with the mouse, ",
-          "or click one token and shift-click another (or shift and arrow keys), then regenerate it in place.")),
+        make("p", { className: "hint by-mouse" }, "Point at a token, or choose it, to see what else the model considered, round by round. Mark a span with the mouse, ",
+          "or click its first and its last token (keys: arrows and Enter, or shift and arrows), then regenerate it in place."),
+        make("p", { className: "hint by-touch" }, "Tap a token to see what else the model considered, round by round. Tap another to mark the span ",
+          "from one to the other, then regenerate it in place. The next tap begins anew.")),
       beside));
   narrow.addEventListener("change", rearrange);
   return () => {
