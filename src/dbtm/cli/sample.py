@@ -143,12 +143,10 @@ def _parts(words: Words) -> Sequence[str | None]:
 
 
 def _row(text: str | None, task: "Task") -> list[int | None] | None:
-    """'3 1 _ _ 7' as tokens, None for positions to generate; one-character symbols need no spaces: 'AC__GT'."""
+    """'3 1 _ _ 7' as tokens, None for positions to generate; also as rows are written: 'AC__GT', '3,1,_,_,7'."""
     if text is None:
         return None
-    words = text.split()
-    if len(words) != task.length and len(text) == task.length:
-        words = list(text)
+    words = task.split_row(text)
     if len(words) != task.length:
         raise UsageError(f"--given has {len(words)} entries, the model's sequences have {task.length}")
     tokens = [None if word == "_" else task.token(word) for word in words]

@@ -66,6 +66,10 @@ class Task:
         """A line of the run's header about slow work before the first step; empty if there is none."""
         return ""
 
+    def remark(self) -> str:
+        """A line of the run's header about the data, once they are read; empty if there is nothing to say."""
+        return ""
+
     def prepare_evaluation(self) -> None:
         """Load what evaluations need; called before training begins, so that errors do not come hours later."""
 
@@ -83,6 +87,11 @@ class Task:
     def text(self, tokens: np.ndarray) -> str:
         """One sample as text, (L,) tokens."""
         return " ".join(str(int(t)) for t in tokens)
+
+    def split_row(self, text: str) -> list[str]:
+        """The words of a user's row, each for `token`; words of one character need no spaces."""
+        words = text.split()
+        return list(text) if len(words) != self.length and len(text) == self.length else words
 
     def token(self, word: str) -> int | None:
         """The token of a user's word; None if there is none."""

@@ -63,6 +63,8 @@ def trainer_header(trainer: "Trainer") -> list[str]:
         f"  network: {count:,} parameters, width {model.width}, depth {model.depth}{loops}",
         f"  device: {devices}{device_name(trainer.device)}, {train.precision}",
     ]
+    if remark := trainer.config.task.remark():
+        lines.append(f"  {remark}")
     if trainer.step:
         lines.append(f"  resumed at step {trainer.step:,}")
     if train.compile and not no_compiling(trainer.device):

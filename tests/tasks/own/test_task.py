@@ -53,7 +53,7 @@ def test_a_checkpoint_carries_the_symbols(tmp_path):
     (tmp_path / VOCABULARY).write_text(task.files()[VOCABULARY])
     (tmp_path / "a.csv").unlink()
     moved = Own(data="gone.csv", vocab=3, length=2).with_files({VOCABULARY: tmp_path / VOCABULARY})
-    assert moved.text(np.array([2, 0])) == "red blue"
+    assert moved.text(np.array([2, 0])) == "red,blue"
     assert [moved.token(word) for word in ("green", "0")] == [1, None]
 
 
@@ -76,3 +76,15 @@ def test_the_vocabulary_must_be_the_files(tmp_path):
     (tmp_path / "a.txt").write_text("abc\n")
     with pytest.raises(UsageError, match=r"has 3 symbols, but task\.vocab is 4"):
         _ = Own(data=str(tmp_path / "a.txt"), vocab=4, length=3).rows
+
+
+def test_a_line_of_a_table_is_written_and_read_with_its_quotes(tmp_path):
+    (tmp_path / "a.csv").write_text('"New York, NY",Rome\nRome,Oslo\n')
+    (tmp_path / "a.tsv").write_text("1\t2\n2\t2\n")
+    cities = Own(data=str(tmp_path / "a.csv"), vocab=3, length=2)
+    row = cities.rows.tokens_NL[0]
+    assert cities.text(row) == '"New York, NY",Rome'
+    assert [cities.token(word) for word in cities.split_row(cities.text(row))] == row.tolist()
+    numbers = Own(data=str(tmp_path / "a.tsv"), vocab=2, length=2)
+    assert numbers.text(np.array([0, 1])) == "1\t2"
+    assert numbers.split_row("1\t_") == numbers.split_row("1 _") == numbers.split_row("1_") == ["1", "_"]

@@ -1,9 +1,11 @@
 """A user's rows as a task: `dbtm train own --data FILE`."""
 
+import csv
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +112,11 @@ class Own(Task):
             return None
         return self._examples(held[np.linspace(0, len(held), min(n, len(held)), endpoint=False, dtype=np.int64)])
 
+    def remark(self) -> str:
+        if not self.held_out or len(self.split[1]):
+            return ""
+        return f"{len(self.split[0])} rows are too few to hold out {100 * self.held_out:g} %: no validation loss"
+
     def _examples(self, rows: np.ndarray) -> Batch:
         tokens = self.rows.tokens_NL[rows]
         prompt = np.broadcast_to(np.arange(self.length) < self.prompt, tokens.shape)
@@ -131,12 +138,27 @@ class Own(Task):
     def with_files(self, found: Mapping[str, Path]) -> "Own":
         return replace(self, vocabulary=str(found[VOCABULARY])) if VOCABULARY in found else self
 
+    @property
+    def delimiter(self) -> str:
+        """Between the cells of a table; empty for other files."""
+        return {".csv": ",", ".tsv": "\t"}.get(Path(self.data).suffix.lower(), "")
+
     def text(self, tokens: np.ndarray) -> str:
-        """The row in the user's symbols; characters are joined without spaces."""
+        """The row in the notation of the user's file: a line of a table, characters without spaces, else words."""
         if self.symbols is None:
             return super().text(tokens)
+        if self.delimiter:
+            line = StringIO()
+            csv.writer(line, delimiter=self.delimiter, lineterminator="").writerow(self.symbols[int(t)] for t in tokens)
+            return line.getvalue()
         words = [self.symbols[int(t)] for t in tokens]
         return ("" if self.characters else " ").join(word for word in words if word != FILL)
+
+    def split_row(self, text: str) -> list[str]:
+        """A line of a table if it has delimiters, else as for any task."""
+        if not self.delimiter or self.delimiter not in text:
+            return super().split_row(text)
+        return [cell.strip() for cell in next(csv.reader([text], delimiter=self.delimiter), [])]
 
     @property
     def characters(self) -> bool:
