@@ -1,6 +1,7 @@
 """Rows of one's own from the command line: every format, the user's symbols, and `dbtm eval own`."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -118,3 +119,38 @@ def test_rounds_are_planned_when_training_ends_and_by_a_command(command, dna, tm
 def test_wrong_plans_are_a_line(command, words, message):
     code, _, err = command(*words)
     assert (code, message in err, err.count("\n")) == (2, True, 1), err
+
+
+def test_rows_of_a_table_are_printed_and_given_in_its_notation(command, tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "rows.csv").write_text("".join(",".join(map(str, rng.integers(8, 12, 4))) + "\n" for _ in range(12)))
+    code, _, err = command("train", "own", "--data", tmp_path / "rows.csv", "--out", tmp_path / "run", *WORDS)
+    assert code == 0, err
+    assert "\n  12 rows are too few to hold out 5 %: no validation loss\n" in err
+    for given in ("10,_,_,11", "10 _ _ 11", "10, _, _, 11"):
+        code, out, err = command("sample", tmp_path / "run", "--n", 1, "--nfe", 2, "--given", given)
+        assert code == 0, err
+        row = out.split()[0].split(",")
+        assert (len(row), row[0], row[3]) == (4, "10", "11")
+        assert set(row) <= {"8", "9", "10", "11"}
+    code, _, err = command("sample", tmp_path / "run", "--given", "10,_,_")
+    assert (code, err) == (2, "dbtm: --given has 3 entries, the model's sequences have 4\n")
+
+
+def test_a_dry_run_names_what_its_memory_leaves_out(command, tmp_path):
+    (tmp_path / "a.txt").write_text("ab\nba\n")
+    code, out, err = command("train", "own", "--data", tmp_path / "a.txt", "--dry-run", *WORDS)
+    assert code == 0, err
+    assert "optimizer state; activations, which grow with train.batch, are not included" in out
+    assert "  2 rows are too few to hold out 5 %: no validation loss" in out
+    assert not re.search(r"\b[01] seconds", out)
+
+
+def test_shares_have_intervals_within_0_and_1(command, dna, tmp_path):
+    (tmp_path / "mine.py").write_text("def most(rows):\n    return [i > 0 for i in range(len(rows))]\n")
+    words = ["--nfe", 1, "--n", 12, "--metric", f"{tmp_path / 'mine.py'}:most", "--json", tmp_path / "e.json"]
+    code, _, err = command("eval", "own", dna, *words)
+    assert code == 0, err
+    row = json.loads((tmp_path / "e.json").read_text())["rows"][-1]
+    assert (row["most_low"], row["most_high"]) == pytest.approx((0.6461, 0.9851), abs=1e-3)  # Wilson, 11 of 12
+    assert 0 <= row["copies_low"] <= row["copies"] <= row["copies_high"] <= 1

@@ -118,7 +118,10 @@ def _print_dry_run(request: "TrainRequest") -> None:
         say(line)
     say(f"  network: {found.parameters:,} parameters, width {model.width}, depth {model.depth}")
     say(f"  device: {found.device}, {config.train.precision}")
-    say(f"  memory: {found.state_bytes / 2**20:,.0f} MiB of weights, gradients, averages and optimizer state")
+    if remark := config.task.remark():
+        say(f"  {remark}")
+    more = "" if found.peak_bytes is not None else "; activations, which grow with train.batch, are not included"
+    say(f"  memory: {found.state_bytes / 2**20:,.0f} MiB of weights, gradients, averages and optimizer state{more}")
     if found.peak_bytes is not None:
         say(f"  memory on the GPU at its peak: {found.peak_bytes / 2**30:,.1f} GiB")
     say(

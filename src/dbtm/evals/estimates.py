@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dbtm.evals.intervals import wilson
+
 _Z = NormalDist().inv_cdf(0.975)
 
 
@@ -37,6 +39,12 @@ def ratio_of_sums(total_B: np.ndarray, count_B: np.ndarray) -> Estimate:
         return Estimate(rate)
     error = math.sqrt(n / (n - 1) * ((total_B - rate * count_B) ** 2).sum()) / count
     return Estimate(rate, rate - _Z * error, rate + _Z * error)
+
+
+def share(hits_B: np.ndarray) -> Estimate:
+    """Average of values that are 0 or 1, with Wilson's interval, which stays within 0 and 1."""
+    hits, n = int(hits_B.sum()), len(hits_B)
+    return Estimate(hits / n, *wilson(hits, n))
 
 
 def mean(values_B: np.ndarray) -> Estimate:

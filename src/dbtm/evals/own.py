@@ -11,7 +11,7 @@ import numpy as np
 
 from dbtm.core.errors import UsageError
 from dbtm.evals.diversity import entropies, unique_share
-from dbtm.evals.estimates import Estimate, mean, ratio_of_sums
+from dbtm.evals.estimates import Estimate, mean, ratio_of_sums, share
 from dbtm.evals.likelihood import likelihoods
 from dbtm.evals.settings import described
 from dbtm.methods.base import Method
@@ -95,7 +95,7 @@ def _estimates(name: str, found: Any, rows: int) -> dict[str, Estimate]:
         return {name: Estimate(float(values))}
     if values.shape != (rows,):
         raise UsageError(f"the metric '{name}' must return a number, one number per row, or a dictionary of these")
-    return {name: mean(values)}
+    return {name: share(values) if np.isin(values, (0, 1)).all() else mean(values)}
 
 
 def as_users_rows(task: Own, tokens_BL: np.ndarray) -> list[Any]:
@@ -103,7 +103,7 @@ def as_users_rows(task: Own, tokens_BL: np.ndarray) -> list[Any]:
     if task.symbols is None:
         return [row.tolist() for row in tokens_BL]
     if task.characters:
-        return [task.text(row) for row in tokens_BL]
+        return ["".join(task.symbols[int(t)] for t in row) for row in tokens_BL]
     return [[word for word in (task.symbols[int(t)] for t in row) if word] for row in tokens_BL]
 
 
@@ -175,5 +175,5 @@ def _score(
     values = dict(metric(as_users_rows(task, rows_BL))) if metric is not None else {}
     unique = unique_share(rows_BL)
     return RowsScore(
-        kind, settings, len(rows_BL), values, mean(entropies(rows_BL)), mean(copied_B), unique, nfe, seconds
+        kind, settings, len(rows_BL), values, mean(entropies(rows_BL)), share(copied_B), unique, nfe, seconds
     )
