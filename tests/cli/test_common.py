@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from dbtm.cli import app
-from dbtm.cli.common import shown_progress
+from dbtm.cli.common import _advice, shown_progress
 from dbtm.cli.options import SAMPLER, takes_sampler_options
 
 HELP = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
@@ -73,3 +73,19 @@ def test_notes_are_warnings_and_logs_hold_no_bars(capsys):
         assert not progress.cancelled()
     out, err = capsys.readouterr()
     assert (out, err) == ("", "warning: the sandbox is without [seccomp] here\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"nfe": 4, "check": 12}, ["has 4 evaluations, checks and other answers 12", "--nfe 16", "--tries"]),
+        ({"nfe": 4}, ["; try more rounds per answer, --nfe 16, or other noise, --tries 8"]),
+        ({"nfe": 16, "check": 12}, ["has 16 evaluations", "; try other noise, --tries 8"]),
+        ({}, []),
+    ],
+)
+def test_advice_after_a_wrong_answer_tells_rounds_from_checks(settings, words):
+    advice = _advice(settings)
+    assert all(each in advice for each in words)
+    assert ("--nfe" in advice) == (settings.get("nfe", 16) < 16)
+    assert bool(advice) == bool(words)

@@ -2,10 +2,10 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -138,10 +138,19 @@ def print_solution(result: "SolveResult", asked: Iterable[str] = ()) -> None:
         console.print(f"\nthe model {trust(result.stable)}")
     console.print(f"\n[bold green]solved[/] in {cost}" if result.solved else f"\n[bold red]wrong[/] after {cost}")
     if not result.solved:
-        larger = "; try more rounds: --nfe 16" if result.settings.get("nfe", 16) < 16 else ""
-        console.print(f"{result.violation}{larger}")
+        console.print(f"{result.violation}{_advice(result.settings)}")
     settings = ", ".join(f"{name} {value}" for name, value in result.shown_settings(asked).items())
     console.print(f"[dim]{settings}[/]")
+
+
+def _advice(settings: Mapping[str, Any]) -> str:
+    """What may help after a wrong answer: the budget of an answer is --nfe, and checks have one of their own."""
+    nfe, check = settings.get("nfe"), settings.get("check")
+    if nfe is None:
+        return ""
+    spent = f"; an answer has {nfe} evaluations, checks and other answers {check}" if check else ""
+    rounds = "more rounds per answer, --nfe 16, or " if nfe < 16 else ""
+    return f"{spent}; try {rounds}other noise, --tries 8"
 
 
 def gflops(flops: float) -> str:
