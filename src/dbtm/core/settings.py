@@ -39,6 +39,11 @@ class Section:
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{self.section}.{name}={getattr(self, name)} must be between {low} and {high}")
 
+    def fraction(self, *names: str) -> None:
+        for name in names:
+            if not 0 < getattr(self, name) <= 1:
+                raise UsageError(f"{self.section}.{name}={getattr(self, name)} must be above 0 and at most 1")
+
 
 def to_dict(settings: Any) -> dict[str, Any]:
     """A plain dictionary that `read` turns back into the same settings."""

@@ -78,8 +78,7 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe")
         self.not_negative("temperature")
-        if not 0 < self.top_p <= 1:
-            raise UsageError(f"sample.top_p={self.top_p} must be above 0 and at most 1")
+        self.fraction("top_p")
 
 
 def sigma_of(error: Tensor, vocab: int) -> Tensor:

@@ -94,8 +94,7 @@ class Options(SampleConfig):
         self.positive("nfe")
         self.not_negative("temperature")
         self.in_range(0, 1, "psi")
-        if not 0 < self.top_p <= 1:
-            raise UsageError(f"sample.top_p={self.top_p} must be above 0 and at most 1")
+        self.fraction("top_p")
 
 
 @register_method

@@ -67,8 +67,7 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
-        if not 0 < self.top_p <= 1:
-            raise UsageError(f"sample.top_p={self.top_p} must be above 0 and at most 1")
+        self.fraction("top_p")
         self.not_negative("temperature", "mean_temperature", "repetition_penalty", "tolerance", "check")
         self.in_range(0, MOST_EVALUATIONS, "check", "mean_from")
         self.in_range(0, MOST_LOOPS, "loops")
