@@ -37,8 +37,7 @@ def propose(
         top, tokens = logits_BLV.max(-1)
         return tokens, (top - log_z).exp()
     assert uniform_BL is not None, "sampling at a temperature needs uniforms"
-    p_BLV = tempered_BLV.softmax(-1)
-    tokens = invert(nucleus(p_BLV, top_p) if top_p < 1 else p_BLV, uniform_BL).to(logits_BLV.device)
+    tokens = invert(nucleus(tempered_BLV.softmax(-1), top_p), uniform_BL).to(logits_BLV.device)
     return tokens, (logits_BLV.gather(-1, tokens[..., None]).squeeze(-1) - log_z).exp()
 
 
@@ -61,8 +60,7 @@ def tempered(logits: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Te
         at = wide_device(logits.device)
         zeros = torch.zeros_like(logits, dtype=torch.float64, device=at)
         return zeros.scatter_(-1, logits.argmax(-1, keepdim=True).to(at), 1.0)
-    p = (wide(logits) / temperature).softmax(-1)
-    return nucleus(p, top_p) if top_p < 1 else p
+    return nucleus((wide(logits) / temperature).softmax(-1), top_p)
 
 
 def invert(weights: Tensor, uniform: Tensor) -> Tensor:
@@ -81,7 +79,9 @@ def token_log_p(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def nucleus(p: Tensor, top_p: float) -> Tensor:
-    """Probabilities with everything but the most likely tokens that together reach top_p set to 0."""
+    """Probabilities with everything but the most likely tokens that together reach top_p set to 0; 1 keeps all."""
+    if top_p >= 1:
+        return p
     ordered, order = p.sort(-1, descending=True)
     before = ordered.cumsum(-1) - ordered
     return torch.zeros_like(p).scatter(-1, order, ordered * (before < top_p))
