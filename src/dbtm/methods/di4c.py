@@ -98,7 +98,7 @@ class Mixture:
         (B, L), teacher = z_BL.shape, method.frozen["teacher"]
         place_n = active_BL.flatten().nonzero().squeeze(-1)
         learns = len(place_n) > 0
-        if not learns:  # nothing was noised: any position, counted 0 times, for other devices' passes need this one's
+        if not learns:  # nothing was noised: one position of weight 0, as all devices must do the same passes
             place_n = place_n.new_zeros(1)
         with torch.no_grad():
             told = method.read_state(teacher, z_BL, t).flatten(0, 1)
