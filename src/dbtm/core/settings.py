@@ -39,7 +39,7 @@ class Section:
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{self.section}.{name}={getattr(self, name)} must be between {low} and {high}")
 
-    def fraction(self, *names: str) -> None:
+    def up_to_one(self, *names: str) -> None:
         for name in names:
             if not 0 < getattr(self, name) <= 1:
                 raise UsageError(f"{self.section}.{name}={getattr(self, name)} must be above 0 and at most 1")

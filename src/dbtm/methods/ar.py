@@ -43,7 +43,7 @@ class Options(SampleConfig):
 
     def __post_init__(self):
         self.not_negative("temperature")
-        self.fraction("top_p")
+        self.up_to_one("top_p")
 
 
 @register_method

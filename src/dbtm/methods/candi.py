@@ -78,7 +78,7 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe")
         self.not_negative("temperature")
-        self.fraction("top_p")
+        self.up_to_one("top_p")
 
 
 def sigma_of(error: Tensor, vocab: int) -> Tensor:

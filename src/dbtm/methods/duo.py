@@ -94,7 +94,7 @@ class Options(SampleConfig):
         self.positive("nfe")
         self.not_negative("temperature")
         self.in_range(0, 1, "psi")
-        self.fraction("top_p")
+        self.up_to_one("top_p")
 
 
 @register_method

@@ -80,7 +80,7 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe")
         self.not_negative("temperature")
-        self.fraction("top_p")
+        self.up_to_one("top_p")
         if self.eta is not None and not 0 <= self.eta <= 1:
             raise UsageError(f"sample.eta={self.eta} must be between 0 and 1")
         if self.eta is not None and self.remask not in ETA:

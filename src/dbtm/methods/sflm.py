@@ -68,7 +68,7 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe")
         self.not_negative("temperature")
-        self.fraction("top_p")
+        self.up_to_one("top_p")
 
 
 class SphereBackbone(Backbone):

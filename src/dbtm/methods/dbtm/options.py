@@ -67,7 +67,7 @@ class Options(SampleConfig):
     def __post_init__(self):
         self.positive("nfe", "horizon")
         self.in_range(0, 1, "kappa")
-        self.fraction("top_p")
+        self.up_to_one("top_p")
         self.not_negative("temperature", "mean_temperature", "repetition_penalty", "tolerance", "check")
         self.in_range(0, MOST_EVALUATIONS, "check", "mean_from")
         self.in_range(0, MOST_LOOPS, "loops")
