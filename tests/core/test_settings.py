@@ -130,7 +130,7 @@ def test_a_section_without_a_name_is_the_configuration():
         ("positive", ("share",), "outer.inner.share=0.0 must be positive"),
         ("not_negative", ("share",), None),
         ("in_range", (0.5, 1, "share"), "outer.inner.share=0.0 must be between 0.5 and 1"),
-        ("positive_share", ("share",), "outer.inner.share=0.0 must be above 0 and at most 1"),
+        ("up_to_one", ("share",), "outer.inner.share=0.0 must be above 0 and at most 1"),
     ],
 )
 def test_checks_of_sections(check, arguments, message):
