@@ -40,10 +40,17 @@ def test_the_page_on_ones_own_runs(tmp_path, monkeypatch, capsys):
         METHODS.known.pop("bigram", None)
     out, err = capsys.readouterr()
     assert out.count("[[") == 2
-    assert "right_4" in err
+    assert re.search(r"\n  right  1 NFE [\d.]+  4 NFE [\d.]+\n", err)
     assert "cross_entropy" in err
     saved = [json.loads(path.read_text())["method"]["name"] for path in tmp_path.glob("runs/*/step-*/config.json")]
     assert sorted(saved) == ["bigram", "dbtm"]
+
+
+def test_the_callback_on_the_page_on_tracking_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "track.md").read_text(), re.S)
+    exec(compile(code, "track.md", "exec"), {})
+    assert re.match(r"step 5: lowest loss \d+\.\d{4}\n", capsys.readouterr().out)
 
 
 def test_the_page_on_traces_runs(capsys):
