@@ -1,5 +1,16 @@
-"""`python -m dbtm`, and so `torchrun ... -m dbtm train RECIPE`."""
+"""`dbtm`, `python -m dbtm`, and so `torchrun ... -m dbtm train RECIPE`."""
 
-from dbtm.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Import the command and run it; Ctrl-C during the import ends as silently as later."""
+    try:
+        from dbtm.cli import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()
+
+
+if __name__ == "__main__":
+    main()

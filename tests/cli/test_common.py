@@ -1,6 +1,7 @@
 """What commands share: options of samplers, declared once, and progress."""
 
 import re
+import sys
 from typing import Annotated, Any
 
 import pytest
@@ -89,3 +90,18 @@ def test_advice_after_a_wrong_answer_tells_rounds_from_checks(settings, words):
     assert all(each in advice for each in words)
     assert ("--nfe" in advice) == (settings.get("nfe", 16) < 16)
     assert bool(advice) == bool(words)
+
+
+def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(monkeypatch):
+    class Interrupted:
+        def find_spec(self, name, path=None, target=None):
+            if name == "dbtm.cli":
+                raise KeyboardInterrupt
+
+    from dbtm.__main__ import main
+
+    monkeypatch.delitem(sys.modules, "dbtm.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
