@@ -77,7 +77,11 @@ def old(config):
 def came_later(key: str) -> bool:
     """Whether version 0.1 did not have a setting; its checkpoints have the default."""
     *_, section, name = key.split(".")
-    return key == "method.loops" or (isinstance(MARKOV.get(section), dict) and name not in MARKOV[section])
+    return (
+        key == "method.loops"
+        or section == "posterior"
+        or (isinstance(MARKOV.get(section), dict) and name not in MARKOV[section])
+    )
 
 
 def test_the_old_form_is_what_version_0_1_wrote():

@@ -38,7 +38,7 @@ def test_the_term_recomputed_with_dense_states(monkeypatch, small, spread):
     for b in range(B):
         key = rng.fold(batch.key(KNOWN)[b : b + 1], 0)
         f, u = rng.uniform(key, 1)[0, 0], rng.uniform(rng.fold(batch.key(KNOWN)[b : b + 1], 1), L)[0]
-        chosen = [order.index(l) / L < f for l in range(L)] if spread else [u[l] < f for l in range(L)]
+        chosen = [(order.index(l) + 1) / L < f for l in range(L)] if spread else [u[l] < f for l in range(L)]
         known = [l < PROMPT or bool(chosen[l]) for l in range(L)]
         e = one_hot(batch.tokens[b])
         p = method.network(torch.where(torch.tensor(known)[:, None], e, 0.0)[None])[0]
@@ -51,6 +51,20 @@ def test_the_term_recomputed_with_dense_states(monkeypatch, small, spread):
     assert gradients.keys() == wanted.keys()
     for name, gradient in wanted.items():
         torch.testing.assert_close(gradients[name], gradient, rtol=1e-7, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_late_contexts_are_from_a_beta_law(spread):
+    """Of L positions in order, m are known where m <= L f < m + 1; at random, L f of them on average."""
+    rows, late = 4000, 2.5
+    method = build(posterior=PosteriorConfig(weight=1.0))
+    tokens = torch.zeros(rows, 8, dtype=torch.long)
+    batch = Examples(tokens, tokens > 0, rng.fold(7, torch.arange(rows)), step=0)
+    count = method.drawn_context(batch, KNOWN, 0.0, spread, late).sum(-1)
+    if spread:
+        law = [((m + 1) / 8) ** late - (m / 8) ** late for m in range(8)]
+        assert (torch.bincount(count, minlength=8) / rows).tolist() == pytest.approx(law, abs=0.025)
+    assert count.double().mean() / 8 == pytest.approx(late / (late + 1) - spread / 16, abs=0.015)
 
 
 def test_a_share_of_the_rows_is_an_unbiased_estimate():

@@ -111,11 +111,15 @@ class PosteriorConfig(Section):
     """Share of the batch's rows in this pass."""
     spread: float = 0.0
     """Share of these rows whose context is what scorer=spread commits first, instead of positions at random."""
+    late: float = 1.0
+    """The share of known positions is drawn from Beta(late, 1), whose mean is late / (late + 1): 1 is uniform. Above 1,
+    more rows show the end of sampling, where single tokens are decided by many others; the first rounds need fewer."""
 
     def __post_init__(self):
         self.not_negative("weight")
-        self.positive("fraction")
+        self.positive("fraction", "late")
         self.in_range(0, 1, "fraction", "spread")
+        self.in_range(0, 100, "late")
 
 
 @dataclass(frozen=True)

@@ -267,15 +267,16 @@ class DBTM(Method[Config, Options]):
         return self.cross_entropy_part("boundary", h, ~examples.prompt, examples)
 
     def posterior_part(self, examples: Examples) -> Part:
-        """CE(T(x1 on C, 0 elsewhere), x1) outside of C, unweighted: its minimum is p(x1 | x1 on C) and nothing else."""
-        known = self.drawn_context(examples, KNOWN, 0.0, self.settings.posterior.spread)
+        """CE(T(x1 on C, 0 elsewhere), x1) outside of C: its minimum is p(x1 | x1 on C) and nothing else."""
+        posterior = self.settings.posterior
+        known = self.drawn_context(examples, KNOWN, 0.0, posterior.spread, posterior.late)
         h = self.network.embed_known(examples.tokens, known)
         return self.cross_entropy_part("posterior", h, ~known, examples, Adaptive(endpoint_r=0.0))
 
     def cross_entropy_part(
         self, name: str, h: Tensor, learned: Tensor, examples: Examples, adaptive: Adaptive | None = None
     ) -> Part:
-        """CE(T(x), x1) at some positions of an embedded state."""
+        """CE(T(x), x1) of an embedded state at some positions."""
         count = examples.count()
         beta = self.weights[name] * (1 / count) * learned
         rows = self.rows(learned)
@@ -319,15 +320,17 @@ class DBTM(Method[Config, Options]):
         ril = self.settings.ril
         return self.drawn_context(examples, START, ril.context, ril.spread) if ril.context else examples.prompt
 
-    def drawn_context(self, examples: Examples, stream: int, least: float, share: float) -> Tensor:
-        """The prompt and f ~ U(least, 1) of the positions: at random or, in a share of the rows, those that spread
-        commits begin with.
+    def drawn_context(self, examples: Examples, stream: int, least: float, share: float, late: float = 1.0) -> Tensor:
+        """The prompt and a share f of the positions, f from `least` to 1, uniform or, above `least`, from Beta(late, 1):
+        at random or, in a `share` of the rows, those that spread commits begin with.
         """
         length, key_B = examples.tokens.shape[1], examples.key(stream)
-        f_B = least + (1 - least) * rng.uniform(rng.fold(key_B, 0), 1)[:, 0]
+        f_B = rng.uniform(rng.fold(key_B, 0), 1)[:, 0]
+        f_B = least + (1 - least) * (f_B if late == 1 else f_B ** (1 / late))
         u_BL = rng.uniform(rng.fold(key_B, 1), length)
         if share:
-            rank_L = (-spread(length, u_BL.device)).argsort().argsort().to(u_BL.dtype) / length
+            rank_L = (-spread(length, u_BL.device)).argsort().argsort().to(u_BL.dtype)
+            rank_L = (rank_L + 1) / length  # from no position, where sampling starts, to all but one
             u_BL = torch.where(rng.uniform(rng.fold(key_B, 2), 1) < share, rank_L, u_BL)
         return examples.prompt | (u_BL < f_B[:, None])
 
