@@ -1,4 +1,4 @@
-"""The causal trunk: no position sees a later one, and a cache changes nothing but the work."""
+"""The causal trunk: no position reads a later one, and a cache changes only the cost."""
 
 import pytest
 import torch

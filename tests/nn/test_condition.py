@@ -1,4 +1,4 @@
-"""A network that is told the time: its tangent against forward-mode autodiff, per sequence and per token."""
+"""A network with time inputs: its tangent against forward-mode autodiff, per sequence and per token."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ SIZES = {"width": 16, "depth": 2, "heads": 2, "cond_dim": 8, "dropout": 0.0, "so
 
 
 def network(times: int, **others) -> Backbone:
-    """Weights away from where they start: adaLN-zero alone would hide the condition."""
+    """Weights away from their initial values: adaLN-zero would hide the condition."""
     torch.manual_seed(0)
     model = Backbone(Shape(V, L), ModelConfig(**SIZES, **others), times=times).double()
     with torch.no_grad():
@@ -92,7 +92,7 @@ def test_the_tangent_enters_through_the_state_the_condition_or_both(count, shape
 
 
 def test_a_time_per_token_moves_that_token_alone_where_nothing_mixes():
-    """adaLN of one position reads its own time: with attention's output silenced, the others stay as they are."""
+    """adaLN of a position reads its own time: with attention's output set to zero, the others do not change."""
     model = network(1)
     with torch.no_grad():
         for block in model.trunk.blocks:

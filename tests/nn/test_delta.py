@@ -25,13 +25,13 @@ from tests.train.test_resume import tiny_run
 
 
 def recurrence(qkv, gates, tangents=None, directions=(False,)):
-    """Value alone, one position after the other: autodiff of any kind goes through it."""
+    """Only the value, position by position: works with any kind of autodiff."""
     return torch.stack([delta_reference.gated_delta(*qkv, *gates, reverse=r) for r in directions]), None
 
 
 @pytest.fixture
 def by_recurrence(monkeypatch):
-    """Runs a function with the recurrence in the kernel's place."""
+    """Runs a function with the recurrence in place of the kernel."""
 
     def run(function, *arguments):
         with monkeypatch.context() as patch, sdpa_kernel(SDPBackend.MATH):
@@ -53,7 +53,7 @@ def random_mixer(width=16, heads=2) -> DeltaMixer:
 @torch.no_grad()
 @pytest.mark.usefixtures("double")
 def test_the_mixer_is_its_formula():
-    """Convolution, gates, both scans and their scales, one position of one head after the other."""
+    """Convolution, gates, both scans and their scales, position by position and head by head."""
     layer, x, L, H, d = random_mixer(), torch.randn(2, 6, 16), 6, 2, 8
     z, wide = x @ layer.gate.weight.T, x @ layer.qkv.weight.T
     taps = layer.convolution.weight[:, 0]
@@ -109,7 +109,7 @@ def test_gradients_of_the_mixer(by_recurrence):
 
 
 def test_gates_at_their_extremes():
-    """However large the logits: e^g and beta stay in [0, 1], and value, tangent and gradients are finite."""
+    """For large logits too, e^g and beta stay in [0, 1], and value, tangent and gradients are finite."""
     layer = random_mixer()
     for size in (1e2, 1e4):
         x = (size * torch.randn(2, 70, 16)).requires_grad_()
@@ -124,7 +124,7 @@ def test_gates_at_their_extremes():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_half_precision(seed):
-    """At its own start, where the first positions of a scan find next to nothing in memory."""
+    """At initialization, where the memory is near zero at the first positions of a scan."""
     torch.manual_seed(seed)
     layer = DeltaMixer(128, 2)
     x, dx = torch.randn(2, 2, 130, 128).bfloat16()
@@ -141,7 +141,7 @@ def test_every_position_reads_every_other_and_knows_its_side():
     x = torch.randn(1, 9, 16)
     jacobian = torch.autograd.functional.jacobian(lambda v: layer(v)[0], x).abs().sum((0, 2, 3, 5))
     assert (jacobian > 1e-8).all()
-    assert relative(layer(x.flip(1))[0].flip(1), layer(x)[0]) > 0.1, "reading backwards is not reading forwards"
+    assert relative(layer(x.flip(1))[0].flip(1), layer(x)[0]) > 0.1, "backwards equals forwards"
 
 
 @pytest.mark.usefixtures("double")
@@ -150,7 +150,7 @@ def test_every_position_reads_every_other_and_knows_its_side():
     [{"pattern": "gdn,attn"}, {"pattern": "gdn", "loops": 2, "input_norm": True}, {"depth": 5, "dropout": 0.3}],
 )
 def test_whole_map(changes, by_recurrence):
-    """Value and tangent of the logits for a state with prompts and context, in training mode where there is dropout."""
+    """Value and tangent of the logits for a state with prompts and context, in training mode if there is dropout."""
     model = random_map(**{"backbone": "delta", "dropout": 0.0, **changes}).train()
     state = random_state()
     h, dh = model.embed(state)
@@ -167,22 +167,22 @@ def test_whole_map(changes, by_recurrence):
 
 
 def test_training_and_the_checkpoint(tmp_path):
-    """A run with every loss, stopped and continued, loads as the map that was trained, and samples."""
+    """A run with every loss, stopped and resumed, loads as the trained map, and samples."""
     config = override(tiny_run(), ["model.backbone=delta", "model.pattern=gdn,attn", "method.distill.start=1"])
-    for resume in (False, True):  # a step each: the head starts at zero and hides the blocks from the first
+    for resume in (False, True):  # one step each: in the first, the zero head blocks all gradients of the blocks
         folder = fit(config, tmp_path / "run", resume, max_seconds=0)
     sampler = dbtm.load(folder)
     assert sampler.network.config == config.model
     weights = checkpoint.read_tensors(folder, "ema")
     assert any("convolution" in name for name in weights)
     assert all(torch.equal(weights[name], value.cpu()) for name, value in sampler.network.state_dict().items())
-    start = DeltaMixer(16, 2)  # untrained: its scales are all 1
+    start = DeltaMixer(16, 2)  # untrained: all scales are 1
     assert not torch.equal(weights["trunk.blocks.0.attention.scale"], start.scale.detach()), "the mixer was trained"
     assert sampler.sample(3, nfe=2).tokens.shape == (3, 6)
 
 
 def test_parameters_match_the_paper():
-    """171.9M with attention, 177.5M with the delta rule (app:language-exp-details): 5.6M in nine blocks, as printed."""
+    """171.9M with attention, 177.5M with the delta rule (app:language-exp-details): 5.6M more in nine blocks."""
     sizes = {}
     for backbone in ("attention", "delta"):
         with torch.device("meta"):
@@ -223,7 +223,7 @@ def test_other_tasks_have_it_too(tmp_path, name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_asking_for_a_tangent_changes_no_gradient(dtype):
-    """In bfloat16 too, where the value is rounded on its way: a rounding under no_grad would cut it off."""
+    """In bfloat16 too, where the value is rounded: a rounding under no_grad would cut off the gradient."""
     layer = random_mixer()
     x = torch.randn(2, 20, 16, dtype=dtype)
     grads = []

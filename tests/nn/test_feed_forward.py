@@ -1,4 +1,4 @@
-"""The feed-forward layer, which joins its GELU to the product before it where a CPU can."""
+"""The feed-forward layer, which fuses its GELU with the product before it on CPUs that support it."""
 
 import pytest
 import torch

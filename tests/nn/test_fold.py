@@ -1,4 +1,4 @@
-"""A map with its constants folded in: the same function, and never a stale one."""
+"""A map with folded constants: the same function, never a stale one."""
 
 import copy
 
@@ -38,14 +38,14 @@ def test_what_may_change_the_weights_undoes_it():
     model.logits(model.embed_dense(x)[0])[0].sum().backward()
     assert all(p.grad is not None for block in model.trunk.blocks for p in block.parameters())
     model.eval()
-    model.fold().compute_dtype = torch.bfloat16  # the folded matrices are of another dtype: not used
+    model.fold().compute_dtype = torch.bfloat16  # the folded matrices have another dtype: not used
     half = outputs(model, x)
     model.unfold()
     assert same(outputs(model, x), half, 1e-6)
 
 
 def test_logits_are_not_rounded_where_nothing_is_trained():
-    """Half-precision states, but sums in float32, as the losses see them: ties would decide by the lowest token."""
+    """Half-precision states, but sums in float32, as in the losses: rounded logits tie, and the lowest token wins."""
     torch.manual_seed(0)
     head = random_map(shape=Shape(500, 9), width=64, heads=2).head
     x = torch.randn(4, 7, 64, dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Rotary positions against their definition: in complex numbers, by the distance of two positions alone."""
+"""Rotary positions against their definition in complex numbers, which depends only on the distance of two positions."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 @pytest.mark.parametrize("softcap", [0.0, 0.5])
 def test_attention_logits_depend_on_distances(softcap):
-    """s_lm = Re sum_j conj(q_lj) k_mj e^(i (m - l) theta_j) / sqrt(d), theta_j = 10000^(-2j/d), one pair at a time."""
+    """s_lm = Re sum_j conj(q_lj) k_mj e^(i (m - l) theta_j) / sqrt(d), theta_j = 10000^(-2j/d), pair by pair."""
     torch.manual_seed(0)
     L, H, d = 6, 2, 8
     layer, x = Attention(H * d, H, softcap), torch.randn(3, L, H * d)

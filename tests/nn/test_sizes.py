@@ -13,7 +13,7 @@ from tests.conftest import random_map
     [
         (Shape(30522, 128), {}, 140),
         (Shape(50257, 1024), {}, 170),
-        (Shape(50257, 1024), {}, 171.9),  # app:language-exp-details gives this one exactly
+        (Shape(50257, 1024), {}, 171.9),  # exact count in app:language-exp-details
         (Shape(49152, 512), {}, 165),
         (Shape(12, 180), {"width": 512, "depth": 8, "heads": 8}, 30),
     ],
@@ -22,7 +22,7 @@ def test_parameter_counts(shape, sizes, millions):
     with torch.device("meta"):
         model = TransportMap(shape, ModelConfig(**sizes), QualityConfig())
     count = sum(p.numel() for p in model.parameters())
-    tolerance = 0.04 if millions == 165 else 0.02  # the paper's own sizes make TinyGSM's map larger than its "~165M"
+    tolerance = 0.04 if millions == 165 else 0.02  # the paper's sizes give TinyGSM more than its "~165M"
     assert abs(count / 1e6 / millions - 1) <= tolerance, f"{count / 1e6:.2f}M"
 
 

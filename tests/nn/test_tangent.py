@@ -29,7 +29,7 @@ def relative(got, want) -> float:
 
 
 def forward_mode(function, x, dx):
-    """torch.func.jvp, with the attention kernel that has a forward-mode derivative."""
+    """torch.func.jvp, with the attention backend that supports forward mode."""
     with sdpa_kernel(SDPBackend.MATH):
         return jvp(function, (x,), (dx,))
 
@@ -100,7 +100,7 @@ def test_constants_around_a_branch_are_folded_into_its_matrices(mixer):
     pairs = (torch.autograd.grad(y.square().sum(), leaves, allow_unused=True) for y in (got, want))
     for g, w in zip(*pairs, strict=True):
         torch.testing.assert_close(g, w, rtol=1e-9, atol=1e-11)
-    if mixer == "attn":  # torch.func.jvp cannot see into the other
+    if mixer == "attn":  # torch.func.jvp does not support the other mixer
         check(lambda x, dx=None: block(x, dx, trunk.constant, None, x.dtype), x, torch.randn(2, 5, 16))
     with torch.no_grad():
         block.keep_folded(trunk.constant, x.dtype)
@@ -119,7 +119,7 @@ def test_dropout_uses_one_mask():
 
 @pytest.mark.parametrize("taps", [1, 4, 5])
 def test_short_convolution_against_torchs(taps):
-    """One filter a channel, around the position itself; without noise it is the identity."""
+    """One filter per channel, centred on the position itself; without noise it is the identity."""
     layer, x = ShortConvolution(6, taps, 0.3, own=1.0), torch.randn(2, 9, 6)
     padded = F.pad(x.mT, (taps // 2, (taps - 1) // 2))
     want = F.conv1d(padded, layer.weight.permute(2, 1, 0), groups=6).mT
@@ -139,7 +139,7 @@ def test_short_convolution_against_torchs(taps):
     ],
 )
 def test_whole_map(changes):
-    """Value and tangent of the logits for a state with prompts and context, in training mode where there is dropout."""
+    """Value and tangent of the logits for a state with prompts and context, in training mode if there is dropout."""
     model = random_map(**{"dropout": 0.0, **changes})
     if model.position_ids.numel():
         model.position_ids.copy_(torch.randint(0, 4, model.position_ids.shape))
@@ -183,7 +183,7 @@ def test_state_in_parts_equals_dense_path():
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_asking_for_a_tangent_changes_no_gradient(changes, dtype):
-    """The tangent rides along: parameters receive the gradient of the value alone, whatever it is rounded to."""
+    """With a tangent, parameters still receive the gradient of the value only, in any dtype."""
     model, state = random_map(**{"dropout": 0.0, "quality": None, **changes}).train(), random_state()
     model.compute_dtype = dtype
     gradients = []

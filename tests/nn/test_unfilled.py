@@ -45,7 +45,7 @@ def test_no_more_is_made_than_there_may_be(make):
 
 
 def test_the_first_solve_imports_no_compiler():
-    """Each of these takes about as long to import as everything else together."""
+    """Each of these takes about as long to import as all else together."""
     code = (
         "import sys, dbtm; dbtm.load('sudoku').solve('530070000600195000098000060800060003400803001700020006060000280'"
         "'000419005000080079'); print([name for name in "

@@ -1,4 +1,4 @@
-"""Layers that carry a tangent, and the one backbone that all methods share."""
+"""Layers that carry a tangent, and the backbone shared by all methods."""
 
 from dbtm.nn.backbone import Backbone
 from dbtm.nn.cache import Cache

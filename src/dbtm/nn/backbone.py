@@ -1,7 +1,7 @@
-"""The network that all methods share: embedded tokens, noise or both, a DiT trunk, a head over the vocabulary.
+"""The network shared by all methods: embedded tokens, noise or both, a DiT trunk, a head over the vocabulary.
 
-A method takes what it needs: no time, one or two; extra input ids (a mask, a start); a causal trunk with a cache; the
-tangent beside the value. What it does not ask for is not there and costs nothing.
+A method selects what it needs: zero, one or two time inputs; extra input ids (a mask, a start); a causal trunk with a
+cache; a tangent besides the value. Parts that a method does not select are not built.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ from dbtm.simplex.noise import Noise
 class Backbone(nn.Module):
     """Embedding, trunk, head.
 
-    Input ids 0..vocab - 1 are the task's tokens, the `extra_ids` after them a method's own: embedded, never predicted.
-    A state on the simplex enters dense, (B, L, V), or in parts (`State`): clean tokens as gathers, the noise
-    as x0 W, computed once and passed along as `noise_BLD` where several states share their noise.
+    Input ids 0..vocab - 1 are the task's tokens; the `extra_ids` after them belong to the method and are embedded but
+    never predicted. A state on the simplex is dense, (B, L, V), or in parts (`State`): clean tokens as gathers, noise
+    as x0 W, computed once and passed as `noise_BLD` if several states share their noise.
     """
 
     position_ids: Tensor
@@ -43,18 +43,18 @@ class Backbone(nn.Module):
         per_token: bool = False,
         sum_first: bool = False,
     ):
-        """`times`: how many it reads; `per_token`: a method gives them per token, which is counted in its cost;
-        `sum_first`: the embeddings of several times are added before their last activation.
+        """`times`: number of time inputs; `per_token`: the times are given per token, which its cost accounts for;
+        `sum_first`: add the embeddings of several times before the last activation.
         """
         super().__init__()
         self.per_token = per_token
         if causal and "gdn" in config.mixers:
             raise UsageError(
-                "model.backbone=delta reads both ways and has no causal form: set model.backbone=attention"
+                "model.backbone=delta is bidirectional and has no causal form: set model.backbone=attention"
             )
         self.shape, self.config = shape, config
         self.embedding = nn.Parameter(torch.randn(shape.vocab + extra_ids, config.width) * config.embed_std)
-        # zero: an untrained network takes no notice of the round before
+        # zero: an untrained network ignores the previous round
         self.recall = nn.Parameter(torch.zeros(shape.vocab, config.width)) if config.self_condition else None
         self.positions = nn.ParameterList(
             nn.Parameter(torch.randn(size, config.width) * 0.02) for size in config.position_axes
@@ -79,7 +79,7 @@ class Backbone(nn.Module):
         )
         self.head = Head(config.width, shape.vocab)
         self.compute_dtype: torch.dtype | None = None  # None: the dtype of the weights
-        self.foldable = True  # False where weights are cut over devices: folded ones would be whole
+        self.foldable = True  # False for sharded weights: folded ones would be unsharded
         self._rotary: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}
 
     @property
@@ -93,12 +93,12 @@ class Backbone(nn.Module):
 
     @property
     def token_embedding(self) -> Tensor:
-        """W, the rows of the task's tokens alone, (V, D)."""
+        """W, the rows of the task's tokens only, (V, D)."""
         extra = len(self.embedding) > self.shape.vocab
         return self.embedding[: self.shape.vocab] if extra else self.embedding
 
     def rotary(self, length: int, heads: int, width: int) -> tuple[Tensor, Tensor]:
-        """Rotary angles for this many heads, kept between calls."""
+        """Rotary angles for this many heads, cached."""
         key = (length, width // heads, self.embedding.device, self.dtype)
         if key not in self._rotary:
             self._rotary[key] = rotary_angles(*key)
@@ -112,15 +112,15 @@ class Backbone(nn.Module):
         return prior.embed(noise, weight_VD) if isinstance(noise, Noise) else noise.to(self.dtype) @ weight_VD
 
     def embed_tokens(self, tokens_BL: Tensor) -> Tensor:
-        """Rows of W. A small vocabulary goes through a product with one-hots: the backward of a gather would add
-        thousands of rows into a handful, one after the other.
+        """Rows of W. A small vocabulary uses a product with one-hots: the backward of a gather would add thousands of
+        rows into a few, sequentially.
         """
         if self.shape.small_vocab:
             return one_hot(tokens_BL, len(self.embedding), self.dtype) @ self.embedding.to(self.dtype)
         return F.embedding(tokens_BL, self.embedding).to(self.dtype)
 
     def embed(self, state: State, noise_BLD: Tensor | None = None) -> Dual:
-        """x W of a state in parts, and dx W where the state has a rate."""
+        """x W of a state in parts, and dx W if the state has a rate."""
         noise_BLD = self.embed_noise(state.noise) if noise_BLD is None else noise_BLD
         token_BLD = self.embed_tokens(state.tokens).to(noise_BLD.dtype)
         h = torch.lerp(token_BLD, noise_BLD, state.alpha[..., None].to(noise_BLD.dtype))
@@ -130,7 +130,7 @@ class Backbone(nn.Module):
             return h, state.rate[..., None].to(noise_BLD.dtype) * (noise_BLD - token_BLD)
 
     def embed_dense(self, x_BLV: Tensor, dx_BLV: Tensor | None = None) -> Dual:
-        """x W of a dense state: the reference, and the way in for states off the interpolant (non-commit mode)."""
+        """x W of a dense state: the reference, and the input for states off the interpolant (non-commit mode)."""
         h = self.embed_noise(x_BLV)
         if dx_BLV is None:
             return h, None
@@ -138,7 +138,7 @@ class Backbone(nn.Module):
             return h, self.embed_noise(dx_BLV)
 
     def condition(self, h: Tensor, previous_BLV: Tensor | None) -> Tensor:
-        """Self-conditioning: add the distribution of the round before, embedded by a table of its own; no tangent."""
+        """Self-conditioning: add the previous round's distribution, embedded by a separate table; no tangent."""
         if self.recall is None or previous_BLV is None:
             return h
         return h + (previous_BLV.to(self.dtype) @ self.recall.to(self.dtype)).to(h.dtype)
@@ -156,9 +156,9 @@ class Backbone(nn.Module):
     ) -> Dual:
         """Embedded input to trunk state, value and tangent, (B, L, D).
 
-        `times` are (B,) or (B, L), one for each that the network reads; `rates` their tangents. With a `cache`, the
-        input continues the positions that it has read before. `loops`, of a network without times, is another number of
-        loops of the blocks than that of `looped` or of the configuration.
+        `times` are (B,) or (B, L), one per time input; `rates` are their tangents. With a `cache`, the input continues
+        after the cached positions. `loops`, only for a network without times, overrides the number of loops of the
+        blocks set by `looped` or by the configuration.
         """
         residual = torch.promote_types(h.dtype, torch.float32)
         if self.config.input_norm:
@@ -184,7 +184,7 @@ class Backbone(nn.Module):
 
     @contextmanager
     def looped(self, loops: int) -> Iterator[None]:
-        """Within, passes of this network apply its blocks so many times: for training, where one thread owns it."""
+        """A context in which passes apply the blocks so many times: for training, where one thread owns the network."""
         before, self.trunk.loops = self.trunk.loops, loops
         try:
             yield
@@ -205,7 +205,7 @@ class Backbone(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> "Backbone":
-        """Fold constants into the matrices they stand next to, for sampling. Undone by whatever may change the weights:
+        """Fold constants into the adjacent matrices, for sampling. Undone by anything that may change the weights:
         training mode, loading, moving to another device or dtype.
         """
         if self.foldable:
@@ -213,7 +213,7 @@ class Backbone(nn.Module):
         return self
 
     def touch(self, x: Tensor | None) -> Tensor | None:
-        """A copy of x. A way into the network that computes nothing, for what is done to weights before or after a pass
+        """A copy of x: an entry into the network without computation, for hooks on weights before or after a pass
         (train/sharding.py).
         """
         return None if x is None else x.clone()
@@ -225,12 +225,12 @@ class Backbone(nn.Module):
                     setattr(module, name, None)
 
     def folded(self) -> tuple[Any, ...]:
-        """The matrices that `fold` has made."""
+        """The matrices created by `fold`."""
         return tuple(getattr(module, "kept", None) for module in self.modules())
 
     def version(self) -> tuple[Any, ...]:
-        """Changes when weights or folded constants do, as long as the folded ones are kept alive: what was made of them
-        then has to be made anew.
+        """Changes when weights or folded constants change, as long as the folded ones are kept alive. Anything derived
+        from them must then be rebuilt.
         """
         weight = self.embedding
         return weight.data_ptr(), weight._version, self.dtype, *map(id, self.folded())
@@ -251,7 +251,7 @@ class Backbone(nn.Module):
         return super().load_state_dict(*args, **options)
 
     def compile_layers(self, **options: Any) -> None:
-        """Compile what is repeated: once for every kind of pass and size, reused for every block and loop."""
+        """Compile the repeated modules: once per kind of pass and size, reused for every block and loop."""
         if options.get("backend", "inductor") == "inductor" and (why := no_compiling(self.embedding.device)):
             raise UsageError(f"the network's blocks cannot be compiled here: {why}")
         torch._dynamo.config.recompile_limit = 32  # passes with and without tangents, of several sizes
@@ -259,5 +259,5 @@ class Backbone(nn.Module):
             layer.compile(**options)
 
     def repeated(self) -> Iterator[nn.Module]:
-        """The modules that are worth compiling."""
+        """The modules worth compiling."""
         yield from self.trunk.blocks

@@ -1,11 +1,11 @@
-"""What causal blocks remember of the positions before: keys, values, and the last inputs of short convolutions."""
+"""Cache of causal blocks for earlier positions: keys, values, and the last inputs of short convolutions."""
 
 import torch
 from torch import Tensor
 
 
 class LayerCache:
-    """Of one block, applied once; a stack that is applied several times has one for each."""
+    """The cache of one block in one loop; looped blocks have one per loop."""
 
     def __init__(self) -> None:
         self.keys: Tensor | None = None  # (B, H, m, d)
@@ -13,14 +13,14 @@ class LayerCache:
         self.tail: Tensor | None = None  # (B, taps - 1, 3 D): the last inputs of the convolution
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """All keys and values so far, these at their end."""
+        """Append keys and values; return all so far."""
         self.keys = k if self.keys is None else torch.cat((self.keys, k), -2)
         self.values = v if self.values is None else torch.cat((self.values, v), -2)
         return self.keys, self.values
 
 
 class Cache:
-    """Of a whole network: `length` positions have been read."""
+    """The cache of a whole network after `length` positions."""
 
     def __init__(self) -> None:
         self.length = 0

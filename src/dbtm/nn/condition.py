@@ -1,4 +1,4 @@
-"""What adaLN reads in a network with a time input: sinusoids of one or two times through a small MLP."""
+"""The input of adaLN in a network with a time input: sinusoids of one or two times through a small MLP."""
 
 import math
 
@@ -26,8 +26,8 @@ def time_features(t: Tensor, dt: Tensor | None = None) -> Dual:
 
 
 class TimeEmbedding(nn.Module):
-    """Linear, SiLU, Linear, SiLU on the features of a time; several times have one each, and add up: after the last
-    SiLU, or before it (`sum_first`).
+    """Linear, SiLU, Linear, SiLU on the features of a time; several times have one each, summed after the last SiLU,
+    or before it (`sum_first`).
     """
 
     def __init__(self, cond_dim: int, times: int, sum_first: bool = False):
@@ -37,7 +37,7 @@ class TimeEmbedding(nn.Module):
         self.down = nn.ModuleList(Linear(cond_dim, cond_dim, bias=True) for _ in range(times))
 
     def forward(self, times: tuple[Tensor, ...], rates: tuple[Tensor | None, ...] | None = None) -> Dual:
-        """(B,) or (B, L) times to a condition (B, 1, C) or (B, L, C), and its tangent where a time has a rate."""
+        """(B,) or (B, L) times to a condition (B, 1, C) or (B, L, C), and its tangent if a time has a rate."""
         if len(times) != len(self.up):
             raise ValueError(f"this network reads {len(self.up)} time(s), not {len(times)}")
         rates = rates or (None,) * len(times)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from dbtm.kernels.delta import Pair, gated_delta
 from dbtm.nn.layers import Affine, Dual, Linear, ShortConvolution, rms_norm
 
-TAPS = 4  # of the short convolutions: two positions before, the position itself, one after
+TAPS = 4  # width of the short convolutions: two positions before, the position itself, one after
 
 
 def silu(x: Tensor, dx: Tensor | None = None) -> Dual:
@@ -22,8 +22,8 @@ def silu(x: Tensor, dx: Tensor | None = None) -> Dual:
 
 
 def unit(x: Tensor, dx: Tensor | None = None, which: Tensor | None = None, eps: float = 1e-6) -> Dual:
-    """y = x / |x|, dy = (dx - y (y . dx)) / |x| over the last axis, computed in float32 or wider; x itself and dx where
-    `which` is given and false.
+    """y = x / |x|, dy = (dx - y (y . dx)) / |x| over the last axis, computed in float32 or wider; x and dx unchanged
+    where `which` is given and false.
     """
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     inverse_norm = torch.rsqrt(wide.square().sum(-1, keepdim=True) + eps)
@@ -41,18 +41,18 @@ def unit(x: Tensor, dx: Tensor | None = None, which: Tensor | None = None, eps: 
 
 
 class DeltaMixer(nn.Module):
-    """The gated delta rule over the sequence and back, in the place of attention.
+    """The gated delta rule over the sequence in both directions, in place of attention.
 
-    Width, heads and head width are attention's, with queries, keys and values of the full width through short
-    convolutions, a full output gate, and two scalar gates a head that read the state:
+    Width, heads and head width are attention's. Queries, keys and values have the full width and go through short
+    convolutions; there is a full output gate, and two scalar gates per head, computed from the input:
 
         g = -e^a softplus(w_g x + b)        beta = sigma(w_beta x)        y = W_o (sum of RMS norms of o) silu(W_z x)
 
-    This layout takes 617,624 parameters more than attention at width 768, 5.56M in nine blocks: the paper's 177.5M
-    against 171.9M leave room for 5.6M. (With our 171.6M of attention it makes 177.2M.) It follows that both directions
-    share their weights. Sharing all of them would make the layer blind to left and right, since reading backwards would
-    then be the same as reading forwards; so the convolutions run in the order of reading for both, and each direction
-    has a scale of its own after its norm.
+    This layout has 617,624 parameters more than attention at width 768, 5.56M in nine blocks; the paper's counts,
+    177.5M and 171.9M, differ by 5.6M. (With our 171.6M for attention the total is 177.2M.) So both directions share
+    their weights. If they shared all of them, the layer could not tell left from right: scanning backwards would equal
+    scanning forwards. So the convolutions run from left to right for both directions, and each direction has its own
+    scale after its norm.
     """
 
     def __init__(self, width: int, heads: int):
@@ -62,7 +62,7 @@ class DeltaMixer(nn.Module):
         self.convolution = ShortConvolution(3 * width, TAPS, TAPS**-0.5)
         self.gate = Linear(width, width)
         self.rates = Linear(width, 2 * heads)
-        step = torch.exp(torch.empty(heads).uniform_(-7.0, -2.3))  # decay rates spread from 0.001 to 16 x 0.1
+        step = torch.exp(torch.empty(heads).uniform_(-7.0, -2.3))  # decay rates from 0.001 to 16 x 0.1
         self.decay_bias = nn.Parameter(step.expm1().log())  # softplus^-1(step)
         self.decay_scale = nn.Parameter(torch.empty(heads).uniform_(1.0, 16.0).log())
         self.scale = nn.Parameter(torch.ones(2, width // heads))
@@ -89,7 +89,7 @@ class DeltaMixer(nn.Module):
             return (g, beta), (-scale * a.sigmoid() * da, beta * (1 - beta) * db)
 
     def heads_of(self, x: Tensor, dx: Tensor | None, before: Affine = Affine()) -> Dual:
-        """q, k, v as (3, B, H, L, d), q and k of length 1, and their tangents; both lie as (B, L, 3, H, d)."""
+        """q, k, v as (3, B, H, L, d), q and k of norm 1, and their tangents; both are stored as (B, L, 3, H, d)."""
         x, dx = silu(*self.convolution(*self.qkv(x, dx, before)))
         heads = (3, self.heads, x.shape[-1] // (3 * self.heads))
         q_and_k = (torch.arange(3, device=x.device) < 2)[:, None, None]
@@ -105,7 +105,7 @@ class DeltaMixer(nn.Module):
         tangents = None if dqkv is None or dgates is None else (dqkv, dgates)
         o, do = gated_delta(qkv, gates, tangents, directions=(False, True))
         z, dz = silu(*self.gate(x, dx, before))
-        n, dn = rms_norm(o, do, eps=1e-3)  # o is next to nothing where a scan begins: a smaller eps blows rounding up
+        n, dn = rms_norm(o, do, eps=1e-3)  # o is near zero at the start of a scan: a smaller eps amplifies rounding
         y = self.merge(n).to(z.dtype)
         if dn is None or dz is None:
             return self.out(y * z, None, after)
@@ -114,5 +114,5 @@ class DeltaMixer(nn.Module):
         return self.out(y * z, dy, after)
 
     def merge(self, n: Tensor) -> Tensor:
-        """Both directions' (2, B, H, L, d), each with its scale, added into (B, L, D)."""
+        """Scale both directions' (2, B, H, L, d) and add them into (B, L, D)."""
         return (n * self.scale[:, None, None, None]).sum(0).transpose(1, 2).flatten(2)

@@ -1,4 +1,4 @@
-"""The DiT trunk (app:general-exp-details): adaLN from a learned constant or, where a method needs it, from times."""
+"""The DiT trunk (app:general-exp-details): adaLN from a learned constant or, if a method needs it, from times."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from dbtm.nn.layers import Affine, Attention, Dropout, Dual, FeedForward, LayerN
 
 
 def add(x: Tensor, dx: Tensor | None, branch: Dual) -> Dual:
-    """The residual connection; the stream keeps its own (wide) dtype."""
+    """The residual connection; the residual stream keeps its (wide) dtype."""
     y, dy = branch
     x = x + y
     if dx is None or dy is None:
@@ -33,8 +33,8 @@ def narrow(pair: Dual, dtype: torch.dtype) -> Dual:
 class Block(nn.Module):
     """One transformer block: two residual branches, each shifted, scaled and gated by adaLN.
 
-    The first is attention or, where its time has to be linear in the length, a delta-rule mixer. Without a time, what
-    adaLN reads is a learned constant, and its shifts, scales and gates are folded into the matrices next to them.
+    The first is attention or a delta-rule mixer, whose time is linear in the length. Without a time, the input of adaLN
+    is a learned constant, and its shifts, scales and gates are folded into the adjacent matrices.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class Block(nn.Module):
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
         self.attention = attention
         self.feed_forward = FeedForward(width, ffn)
-        self.modulation = nn.Linear(cond_dim, 6 * width, bias=timed)  # of a constant, a bias would add nothing
+        self.modulation = nn.Linear(cond_dim, 6 * width, bias=timed)  # with a constant input, a bias is redundant
         nn.init.zeros_(self.modulation.weight)
         if timed:
             nn.init.zeros_(self.modulation.bias)
         self.dropout = Dropout(dropout)
         self.gate_init = gate_init
-        self.folded_dtype: torch.dtype | None = None  # that of the folded matrices, see `keep_folded`
+        self.folded_dtype: torch.dtype | None = None  # dtype of the folded matrices, see `keep_folded`
 
     def affines(self, constant: Tensor) -> tuple[Affine, Affine]:
-        """Norm weight, scale, shift and gate of both branches, of a learned constant (C,)."""
+        """Norm weight, scale, shift and gate of both branches, from a learned constant (C,)."""
         modulation = self.modulation(constant)
         modulation = modulation.to(torch.promote_types(modulation.dtype, torch.float32))
         shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation.chunk(6)
@@ -70,7 +70,7 @@ class Block(nn.Module):
         )
 
     def keep_folded(self, constant: Tensor, dtype: torch.dtype) -> None:
-        """Fold the constants into the matrices once and for all."""
+        """Fold the constants into the matrices, until the weights change."""
         first, second = self.affines(constant)
         self.attention.keep_folded(first, dtype)
         self.feed_forward.keep_folded(second, dtype)
@@ -167,7 +167,7 @@ class DiT(nn.Module):
         times: int = 0,
         sum_first: bool = False,
     ):
-        """`mixers` names the blocks' mixers, attn or gdn; attention everywhere unless it is given."""
+        """`mixers` names the blocks' mixers, attn or gdn; default: attention in all blocks."""
         super().__init__()
         self.loops, self.times = loops, times
         self.recompute = False  # keep only the blocks' inputs for the backward pass
@@ -194,7 +194,7 @@ class DiT(nn.Module):
             nn.init.zeros_(self.modulation.bias)
 
     def keep_folded(self, dtype: torch.dtype) -> None:
-        """Only what knows no time has constants to fold."""
+        """Fold constants; only a network without times has some."""
         for block in self.blocks:
             if isinstance(block, Block) and not self.times:
                 block.keep_folded(self.constant, dtype)
@@ -209,7 +209,7 @@ class DiT(nn.Module):
         cache: Cache | None = None,
         loops: int | None = None,
     ) -> Dual:
-        """`condition`: what `time` makes of the times, where the network reads some; `loops`: another number."""
+        """`condition`: the output of `time`, if the network has time inputs; `loops`: overrides the number of loops."""
         if condition is not None:
             return self.timed_forward(x, dx, rotary, dtype, condition)
         for loop in range(self.loops if loops is None else loops):
@@ -220,14 +220,14 @@ class DiT(nn.Module):
         return y.to(dtype), None if dy is None else dy.to(dtype)
 
     def run(self, block: nn.Module, x: Tensor, *others: Any, **past: Any) -> Dual:
-        """One block; recomputed in the backward pass where that is asked for, with the same dropout."""
+        """One block; with `recompute`, computed again in the backward pass, with the same dropout."""
         if self.recompute and torch.is_grad_enabled():
             return checkpoint(block, x, *others, use_reentrant=False, **past)
         return block(x, *others, **past)
 
     def timed_forward(self, x: Tensor, dx: Tensor | None, rotary, dtype: torch.dtype, condition: Dual) -> Dual:
         if dx is None and condition[1] is not None:
-            dx = torch.zeros_like(x)  # the tangent enters through the condition alone
+            dx = torch.zeros_like(x)  # the tangent enters only through the condition
         for _ in range(self.loops):
             for block in self.blocks:
                 x, dx = self.run(block, x, dx, condition, rotary, dtype)
@@ -244,7 +244,7 @@ class Head(Linear):
 
     def forward(self, x: Tensor, dx: Tensor | None = None) -> Dual:  # type: ignore[override]
         wide = torch.promote_types(x.dtype, torch.float32)
-        if not torch.is_grad_enabled() and dx is None:  # as the losses see them: sums are not rounded to x's dtype
+        if not torch.is_grad_enabled() and dx is None:  # as in the losses: sums are not rounded to x's dtype
             z = product(x.flatten(0, -2), self.weight.to(x.dtype).T) + self.bias.to(wide)
             return z.unflatten(0, x.shape[:-1]), None
         z, dz = super().forward(x, dx)

@@ -1,4 +1,4 @@
-"""A backbone that also reads one number per sequence, as an element of its own behind the sequence."""
+"""A backbone that also reads one number per sequence, as an extra element after the sequence."""
 
 import math
 
@@ -39,7 +39,7 @@ class LatentBackbone(Backbone):
         loops: int | None = None,
         latent_B: Tensor | None = None,
     ) -> Dual:
-        """As of a Backbone, with a latent per sequence (one half where none is given), and without tangents."""
+        """Same as for a Backbone, with a latent per sequence (default: one half), and without tangents."""
         assert dh is None
         assert rates is None
         assert cache is None

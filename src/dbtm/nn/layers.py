@@ -1,9 +1,9 @@
 """Layers that carry a tangent.
 
 Every layer maps (x, dx) to (y, dy): the value under autograd, and the tangent dy = J(x) dx under no_grad from detached
-intermediates and the same dropout mask; dx = None means no tangent is wanted. The transport target stands inside a
-stop-gradient (loss:transport), so a tangent is never differentiated: it costs a forward pass, not a backward one.
-Weights are used in the dtype of the activations, whatever they are kept in; norms are computed in float32 or wider.
+intermediates and the same dropout mask; dx = None: compute no tangent. The transport target is inside a stop-gradient
+(loss:transport), so a tangent is never differentiated: it costs a forward pass, not a backward one. Weights are cast to
+the dtype of the activations; norms are computed in float32 or wider.
 """
 
 import math
@@ -23,10 +23,10 @@ Dual = tuple[Tensor, Tensor | None]
 
 
 class Affine(NamedTuple):
-    """What adaLN puts around a residual branch: y = gate * branch(scale * x + shift), a constant per channel each.
+    """adaLN's constants around a residual branch: y = gate * branch(scale * x + shift), one value per channel each.
 
-    Constants next to a matrix are folded into it. Then neither the products with them nor, in the backward pass, their
-    gradients' sums over all tokens exist; the gradients come out of the matrix's.
+    Constants next to a matrix are folded into it. This saves the products with them and, in the backward pass, the sums
+    of their gradients over all tokens: the gradients follow from the matrix's gradient.
     """
 
     scale: Tensor | None = None
@@ -42,7 +42,7 @@ class Linear(nn.Linear):
         nn.init.normal_(self.weight, std=gain * n_in**-0.5)
         if bias:
             nn.init.zeros_(self.bias)
-        self.kept: tuple[Tensor, Tensor | None] | None = None  # what `keep_folded` has folded
+        self.kept: tuple[Tensor, Tensor | None] | None = None  # the folded matrix and bias of `keep_folded`
 
     def folded(self, affine: Affine, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """Matrix and bias of gate * (W (scale * x + shift) + b)."""
@@ -61,11 +61,11 @@ class Linear(nn.Linear):
         return weight.to(dtype), None if bias is None else bias.to(dtype)
 
     def keep_folded(self, affine: Affine, dtype: torch.dtype) -> None:
-        """Keep the folded matrix from now on: for weights that are not trained any more."""
+        """Store the folded matrix for later passes: for weights that are no longer trained."""
         self.kept = self.folded(affine, dtype)
 
     def matrices(self, affine: Affine, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """Matrix and bias of a pass: those of `keep_folded`, or folded now."""
+        """Matrix and bias of a pass: stored by `keep_folded`, or folded now."""
         if self.kept is not None and self.kept[0].dtype == dtype and all(c is None for c in affine):
             return self.kept
         return self.folded(affine, dtype)
@@ -88,7 +88,7 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def unit(self, x: Tensor, dx: Tensor | None = None) -> Dual:
-        """u and du: the weight is left to the matrix that follows."""
+        """u and du, without the weight, which is folded into the next matrix."""
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         u = F.layer_norm(x, (x.shape[-1],), None, None, self.eps)
         if dx is None:
@@ -134,9 +134,9 @@ def gelu(x: Tensor, dx: Tensor | None = None) -> Dual:
 
 
 def gelu_joins_products(x: Tensor) -> bool:
-    """Whether a matrix product can apply the GELU as it writes its result: sampling in bfloat16 on a CPU that has it.
+    """Whether a matrix product can be fused with the GELU: sampling in bfloat16 on a CPU with bfloat16 products.
 
-    PyTorch's own GELU takes as long as the product there. The operator is the one that its compiler uses.
+    PyTorch's separate GELU takes as long as the product there. The operator is the one used by PyTorch's compiler.
     """
     plain = x.device.type != "cpu" or x.dtype != torch.bfloat16 or torch.is_grad_enabled()
     return not plain and not torch.compiler.is_compiling() and _has_joint_gelu()
@@ -166,8 +166,8 @@ class Dropout(nn.Module):
 
 
 def rotary_angles(length: int, head_dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin of the rotary position embedding, (L, head_dim / 2); the angles are computed in float64, where the
-    device has it.
+    """cos and sin of the rotary position embedding, (L, head_dim / 2); the angles are computed in float64 if the device
+    supports it.
     """
     at = wide_device(device)
     frequency = 10000.0 ** (-torch.arange(0, head_dim, 2, device=at, dtype=torch.float64) / head_dim)
@@ -176,21 +176,21 @@ def rotary_angles(length: int, head_dim: int, device: torch.device, dtype: torch
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary embedding of x (..., L, head_dim): linear, so it serves value and tangent alike."""
+    """Rotary embedding of x (..., L, head_dim): linear, so it applies to value and tangent alike."""
     cos, sin = rotary
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
 
 
 class ShortConvolution(nn.Module):
-    """A filter of a few taps along the sequence for each channel: linear, so it serves value and tangent alike.
+    """A filter of a few taps along the sequence, per channel: linear, so it applies to value and tangent alike.
 
-    It starts as noise around `own` times the position itself: the middle tap, or the last one where it is causal.
+    Initialized to noise plus `own` at the position itself: the middle tap, or the last one if causal.
     """
 
     def __init__(self, channels: int, taps: int, noise: float, own: float = 0.0, causal: bool = False):
         super().__init__()
-        self.before = taps - 1 if causal else taps // 2  # positions it sees on the left
+        self.before = taps - 1 if causal else taps // 2  # positions on the left that it reads
         weight = torch.randn(taps, 1, channels) * noise
         weight[self.before] += own
         self.weight = nn.Parameter(weight)
@@ -200,7 +200,7 @@ class ShortConvolution(nn.Module):
         return self.slide(F.pad(x, (0, 0, self.before, taps - 1 - self.before)), x.shape[1])
 
     def slide(self, padded: Tensor, length: int) -> Tensor:
-        """The filter over `length` positions of an input that has its neighbours at both ends."""
+        """The filter over `length` positions of an input padded with their neighbours at both ends."""
         weight = self.weight.to(padded.dtype)
         y = padded[:, :length] * weight[0]
         for tap in range(1, len(weight)):
@@ -208,7 +208,7 @@ class ShortConvolution(nn.Module):
         return y
 
     def filter_next(self, x: Tensor, cache: LayerCache) -> Tensor:
-        """The causal filter of the next positions, after those that the cache remembers."""
+        """The causal filter of the next positions, after the cached ones."""
         before = x.new_zeros(len(x), self.before, x.shape[-1]) if cache.tail is None else cache.tail
         padded = torch.cat((before, x), 1)
         cache.tail = padded[:, padded.shape[1] - self.before :]
@@ -225,9 +225,9 @@ class ShortConvolution(nn.Module):
 class Attention(nn.Module):
     """Multi-head self-attention with rotary positions and an optional tanh softcap on its logits.
 
-    With a `conv_width`, queries, keys and values also see their neighbours, through a short convolution: what a token
-    stands next to is then known in the same layer and need not be gathered in the one before. A causal one sees no
-    later position, has no tangent, and may read earlier positions from a cache.
+    With a `conv_width`, queries, keys and values also read their neighbours through a short convolution: they know
+    their neighbours in the same layer, without an earlier layer that gathers them. Causal attention reads no later
+    position, has no tangent, and may read earlier positions from a cache.
     """
 
     def __init__(self, width: int, heads: int, softcap: float = 0.0, conv_width: int = 0, causal: bool = False):

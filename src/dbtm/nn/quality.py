@@ -14,10 +14,10 @@ class QualityLayer(nn.Module):
         self.norm_1, self.norm_2 = LayerNorm(width), LayerNorm(width)
         self.attention = Attention(width, heads)
         self.feed_forward = FeedForward(width, 2, bias=False)
-        self.folded_dtype: torch.dtype | None = None  # that of the folded matrices, see `keep_folded`
+        self.folded_dtype: torch.dtype | None = None  # dtype of the folded matrices, see `keep_folded`
 
     def keep_folded(self, dtype: torch.dtype) -> None:
-        """Fold the norms' weights into the matrices once and for all."""
+        """Fold the norms' weights into the matrices, until the weights change."""
         self.attention.keep_folded(Affine(scale=self.norm_1.weight), dtype)
         self.feed_forward.keep_folded(Affine(scale=self.norm_2.weight), dtype)
         self.folded_dtype = dtype
@@ -30,10 +30,10 @@ class QualityLayer(nn.Module):
 
 
 class QualityHead(nn.Module):
-    """Reads the detached trunk state and the proposed token's embedding; returns one logit a position.
+    """Reads the detached trunk state and the proposed token's embedding; returns one logit per position.
 
-    Four layers of width 256 with a feed-forward factor of 2: this is what the paper's 171.9M parameters for
-    OpenWebText leave for the head.
+    Four layers of width 256 with a feed-forward factor of 2: this fits the paper's total of 171.9M parameters for
+    OpenWebText.
     """
 
     def __init__(self, trunk_width: int, width: int = 256, depth: int = 4, heads: int = 4):

@@ -1,6 +1,6 @@
-"""Networks whose weights come from a file: built without drawing first ones, and within a size.
+"""Networks whose weights come from a file: built without random initial weights, and within a size limit.
 
-PyTorch's "meta" device does both, but its first use imports the compiler, which takes as long as PyTorch itself.
+PyTorch's "meta" device does both, but its first use imports the compiler, which takes as long as importing PyTorch.
 """
 
 import math
@@ -14,11 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 
 class TooLarge(Exception):
-    """More elements were asked for than there may be."""
+    """More elements were requested than allowed."""
 
 
 class Unfilled(TorchFunctionMode):
-    """Within this context random numbers are left out, and at most `most` elements are made."""
+    """A context that skips random initialization and allows at most `most` new elements."""
 
     def __init__(self, most: int):
         super().__init__()
@@ -31,7 +31,7 @@ class Unfilled(TorchFunctionMode):
         if func in _IN_PLACE:
             return args[0] if args else kwargs["tensor"]
         if func in _ELEMENTWISE and args[0].is_meta and not any(isinstance(x, Tensor) for x in args[1:]):
-            return args[0]  # there are no numbers to compute with, and computing on "meta" imports the compiler
+            return args[0]  # no values to compute with, and computing on "meta" imports the compiler
         if func in _MAKERS:
             self.left -= math.prod(_sizes(args, kwargs))
             if self.left < 0:
@@ -46,6 +46,6 @@ _MAKERS = {torch.empty, torch.zeros, torch.ones, *_RANDOM}
 
 
 def _sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[int]:
-    """The sizes in a call of a maker: numbers one after the other, or one sequence of them."""
+    """The sizes in a call that creates a tensor: separate numbers, or one sequence of them."""
     given = kwargs.get("size", args)
     return given[0] if given and not isinstance(given[0], int) else given
