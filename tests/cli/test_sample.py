@@ -96,6 +96,18 @@ def test_many_samples_do_not_depend_on_the_batch(sample, text, monkeypatch):
     assert sample(text, "--n", 5, "--nfe", 2)[1] == whole
 
 
+def test_a_text_with_holes_is_printed_to_its_end(sample, text):
+    """And no further: the model continues it, which the rounds show. A hole has three tokens by default."""
+    words = [text, "--n", 1, "--nfe", 2, "--infill", "The ____ fox ____ dog."]
+    first, second = sample(*words)[1], sample(*words, "--trace")[1]
+    assert first.rstrip().endswith(" dog.")
+    assert not second.rstrip().endswith(" dog.")
+    assert first == sample(*words, "--hole", 3)[1] != sample(*words, "--hole", 1)[1]
+    prompted = sample(text, "--n", 1, "--nfe", 2, "--prompt", "The fox", "--json", "s.json")[1]
+    task, whole = dbtm.load(text).task, np.array(json.loads(Path("s.json").read_text())["tokens"])
+    assert json.loads(Path("s.json").read_text())["text"] == task.decode(whole), prompted
+
+
 def test_what_is_given_stays_and_the_json_tells_all(sample, text):
     words = ["--n", 2, "--nfe", 3, "--infill", "The ____ of ____.", "--hole", 4, "--json", "s.json"]
     code, out, _ = sample(text, *words)
@@ -103,8 +115,11 @@ def test_what_is_given_stays_and_the_json_tells_all(sample, text):
     document = json.loads(Path("s.json").read_text())
     task = dbtm.load(text).task
     clean = np.array(document["given"])
-    assert document["text"] == task.decode(np.array(document["tokens"]))
     start, middle = (len(task.encode(part)) for part in ("The", " of"))
+    assert document["text"] == task.decode(np.array(document["tokens"])[:, : start + middle + 9]), (
+        "what follows is context"
+    )
+    assert np.array(document["tokens"]).shape == clean.shape == (2, task.length)
     for row, line in zip(document["tokens"], document["text"], strict=True):
         assert line.startswith("The")
         assert task.text(np.array(row[start + 4 : start + 4 + middle])) == " of"

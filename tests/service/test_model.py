@@ -161,7 +161,12 @@ def test_text_is_written_around_what_is_given(text):
     assert len(written.texts) == len(written) == 2
     assert all("The river" in each for each in written.texts)
     filled = text.infill("The ____ of the city", hole=3, nfe=2)
-    assert filled.texts[0].split("of the city")[0].strip().startswith("The ")
+    assert filled.texts[0].startswith("The ")
+    assert filled.texts[0].endswith(" of the city"), "what the model writes after it is left out"
+    assert filled.tokens.shape == (1, text.task.length)
+    assert text.infill("The ____ of the city", nfe=2).texts == filled.texts
+    at_end = text.infill("The river ____", nfe=2)
+    assert at_end.texts == [text.task.text(at_end.tokens[0, : len(text.task.encode("The river")) + 3])]
     assert (written.nfe <= 2).all()
 
 

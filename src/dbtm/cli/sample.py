@@ -57,8 +57,8 @@ def sample(
     hole: Annotated[
         int | None,
         typer.Option(
-            help="Tokens per hole of --infill; the rest of the sequence continues the text. (Default: the holes "
-            "share all of the rest.)"
+            help="Tokens per hole of --infill (default: 3). The rest of the sequence continues the text: --trace, "
+            "--json and --html show it too."
         ),
     ] = None,
     given: Annotated[
@@ -113,6 +113,7 @@ def _generate(sampler: "Sampler", words: Words, run: bool, common: dict[str, Any
         write_programs,
     )
     from dbtm.tasks.gsm8k.task import Gsm8k
+    from dbtm.tasks.text.given import HOLE_TOKENS
     from dbtm.tasks.text.task import Text
 
     task = sampler.task
@@ -124,7 +125,8 @@ def _generate(sampler: "Sampler", words: Words, run: bool, common: dict[str, Any
         if not run:
             raise UsageError("--no-run is for models that write programs: leave it out")
         if isinstance(task, Text) and words.given is None:
-            return infill(InfillRequest(parts=_parts(words), hole=words.hole, **common), sampler, progress)
+            hole = words.hole or (None if words.infill is None else HOLE_TOKENS)
+            return infill(InfillRequest(parts=_parts(words), hole=hole, **common), sampler, progress)
         why = "and --given cannot be combined: leave one out"
         if not isinstance(task, Text):
             why = f"is for text, but this model was trained on '{task.name}': give tokens with --given"
@@ -177,15 +179,15 @@ def _print(result: "SampleResult", samples: "list[Sample]", trace: bool) -> None
         if isinstance(result, ProgramsResult):
             _print_program(console, result, b, sample, trace)
         else:
-            _print_text(console, sample, trace)
+            _print_text(console, sample, trace, result.shown)
         console.print()
 
 
-def _print_text(console: "Console", sample: "Sample", trace: bool) -> None:
-    """The text itself, wrapped on a terminal only."""
+def _print_text(console: "Console", sample: "Sample", trace: bool, shown: int | None = None) -> None:
+    """The text itself, or its rounds with all tokens; wrapped on a terminal only."""
     from dbtm.viz.token_trace import TextTrace, result_text
 
-    console.print(TextTrace(sample) if trace else result_text(sample), soft_wrap=not console.is_terminal)
+    console.print(TextTrace(sample) if trace else result_text(sample, shown), soft_wrap=not console.is_terminal)
 
 
 def _print_tokens(result: "SampleResult", trace: bool) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from dbtm.tasks.base import Task
 from dbtm.tasks.gsm8k.answers import verdict
 from dbtm.tasks.gsm8k.synthetic import held_out
 from dbtm.tasks.gsm8k.task import Gsm8k
-from dbtm.tasks.text.given import HOLE, around, check_utf8, place, template
+from dbtm.tasks.text.given import HOLE, around, check_utf8, extent, place, template
 from dbtm.tasks.text.task import Text
 
 OnRound = Callable[[Round], None]
@@ -57,7 +57,8 @@ class InfillRequest(GenerationRequest):
     parts: Sequence[str | None]
     """Given text, and None per hole."""
     hole: int | None = None
-    """Tokens per hole; the rest of the sequence continues the text. None: the holes share all of the rest."""
+    """Tokens per hole; the rest of the sequence continues the text, as context that `texts` leaves out. None: the holes
+    share all of the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +77,12 @@ class SampleResult:
     task: Task
     trace: Trace
     settings: dict[str, Any]
+    shown: int | None = field(default=None, kw_only=True)
+    """How many tokens `texts` shows: those of a text with holes; None: all."""
 
     def texts(self) -> list[str]:
         """The samples as text."""
-        return [self.task.text(row) for row in self.trace.tokens]
+        return [self.task.text(row[: self.shown]) for row in self.trace.tokens]
 
     def document(self) -> dict[str, Any]:
         """The JSON: tokens, texts, and the kept rounds."""
@@ -154,8 +157,12 @@ def infill(
 ) -> SampleResult:
     """Fill the holes of a text."""
     sampler = request.sampler(sampler)
-    trace, settings = _draw(request, sampler, given_parts(request, sampler), progress, on_round)
-    return SampleResult(_task(sampler), trace, settings)
+    given = given_parts(request, sampler)
+    trace, settings = _draw(request, sampler, given, progress, on_round)
+    task = _task(sampler)
+    assert isinstance(task, Text)
+    shown = None if request.hole is None else extent(task, request.parts, request.hole)
+    return SampleResult(task, trace, settings, shown=shown)
 
 
 def parts_of(prompt: str = "", suffix: str = "", infill: str | None = None) -> Sequence[str | None]:

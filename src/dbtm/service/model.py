@@ -44,12 +44,14 @@ class Samples(Trace):
     """Samples of a model, with their texts."""
 
     task: Task | None = None
+    shown: int | None = None
+    """How many tokens `texts` shows: those of a text with holes; None: all."""
 
     @property
     def texts(self) -> list[str]:
         """Each sample as text."""
         task = self.task or Task()
-        return [task.text(row) for row in self.tokens]
+        return [task.text(row[: self.shown]) for row in self.tokens]
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -199,8 +201,9 @@ class Model(Sampler):
             )
         return self._samples(drawn)
 
-    def _samples(self, drawn: Trace) -> Samples:
-        return Samples(**{each.name: getattr(drawn, each.name) for each in fields(Trace)}, task=self.task)
+    def _samples(self, drawn: Trace, shown: int | None = None) -> Samples:
+        of_trace = {each.name: getattr(drawn, each.name) for each in fields(Trace)}
+        return Samples(**of_trace, task=self.task, shown=shown)
 
     def write(self, prompt: str = "", suffix: str = "", *, n: int = 1, seed: int = 0, **options: Any) -> Samples:
         """Texts of a text model that begin with a prompt and end with a suffix.
@@ -219,12 +222,13 @@ class Model(Sampler):
 
         Args:
             text: a text in which two or more underscores mark each hole.
-            hole: tokens per hole; the rest of the sequence continues the text. None: the holes share all of the rest.
+            hole: tokens per hole (None: 3). The rest of the sequence continues the text: it is in `tokens`, but not in
+                `texts`.
             n: the number of texts.
             seed: same seed, same texts.
             **options: options of the method's sampler (`model.options`), such as nfe=4.
         """
-        return self._fill(given.template(text), hole, n, seed, options)
+        return self._fill(given.template(text), given.HOLE_TOKENS if hole is None else hole, n, seed, options)
 
     def _fill(
         self, parts: Sequence[str | None], hole: int | None, n: int, seed: int, options: dict[str, Any]
@@ -232,7 +236,7 @@ class Model(Sampler):
         request = InfillRequest(checkpoint=str(self.folder), parts=parts, hole=hole, n=n, seed=seed, options=options)
         with _as_arguments():
             result: SampleResult = infill(request, self._plain())
-        return self._samples(result.trace)
+        return self._samples(result.trace, result.shown)
 
     @overload
     def solve(self, puzzle: str, *, tries: int = 1, seed: int = 0, **options: Any) -> Solution: ...

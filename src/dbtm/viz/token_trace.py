@@ -130,9 +130,9 @@ def kinds(sample: Sample, state: TextState) -> list[str]:
     return out
 
 
-def runs(sample: Sample, state: TextState) -> Iterator[tuple[str, str]]:
-    """(kind, text) of neighbours of one kind; repeated marks are counted."""
-    tokens = list(zip(kinds(sample, state), state.parts_L, strict=True))[sample.first :]
+def runs(sample: Sample, state: TextState, end: int | None = None) -> Iterator[tuple[str, str]]:
+    """(kind, text) of neighbours of one kind, before position `end`; repeated marks are counted."""
+    tokens = list(zip(kinds(sample, state), state.parts_L, strict=True))[sample.first : end]
     for kind, group in groupby((token for token in tokens if token[1]), key=lambda token: token[0]):
         text = "".join(part for _, part in group)
         yield kind, _MANY.sub(lambda mark: f"{mark[1]}×{len(mark[0])}", text)
@@ -142,9 +142,9 @@ def has_colour(console: Console) -> bool:
     return console.color_system is not None and not console.no_color
 
 
-def result_text(sample: Sample) -> Text:
-    """The last state; only the given text is highlighted."""
-    last = runs(sample, sample.states[-1])
+def result_text(sample: Sample, end: int | None = None) -> Text:
+    """The last state before position `end`; only the given text is highlighted."""
+    last = runs(sample, sample.states[-1], end)
     return Text.assemble(*((text, LOOKS[kind].style if kind == "given" else "") for kind, text in last))
 
 

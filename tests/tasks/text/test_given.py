@@ -5,7 +5,7 @@ import pytest
 
 from dbtm.core.errors import UsageError
 from dbtm.tasks.text.borders import Borders
-from dbtm.tasks.text.given import HOLE, around, place, template
+from dbtm.tasks.text.given import HOLE, around, extent, place, template
 from dbtm.tasks.text.task import Text
 
 LENGTH = 16
@@ -77,6 +77,15 @@ def test_holes_of_a_size_leave_the_rest_behind(task):
     free = LENGTH - n_tokens(task, "the") - n_tokens(task, " dog")
     assert shown(task, *place(task, template("the ____ dog"), hole=2)) == f"the__ dog{'_' * (free - 2)}"
     assert shown(task, *place(task, template("the ____ dog ____"), hole=2)) == f"the__ dog{'_' * (free - 2)}"
+
+
+def test_the_text_ends_behind_its_last_part(task):
+    edged = Text(vocab=300, length=LENGTH, tokenizer=task.tokenizer)
+    edged.__dict__["borders"] = Borders(7, 9, around=True)
+    for text, holes in (("the ____ dog", 1), ("the ____ dog ____", 2), ("____", 1)):
+        tokens = 2 * holes + sum(n_tokens(task, part.rstrip(" ")) for part in template(text) if part)
+        assert extent(task, template(text), 2) == tokens
+        assert extent(edged, template(text), 2) == tokens + (text != "____")
 
 
 def test_a_line_end_before_a_hole_is_kept(task):

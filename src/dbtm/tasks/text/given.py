@@ -13,6 +13,7 @@ from dbtm.core.errors import UsageError
 from dbtm.tasks.text.task import Text
 
 HOLE = None
+HOLE_TOKENS = 3  # of a hole in a text, where no number is given: a word or two
 Parts = list[str | None]
 _MARK = re.compile(r"_{2,}")
 
@@ -58,6 +59,13 @@ def place(task: Text, parts: Sequence[str | None], hole: int | None = None) -> t
             row += [(token, True) for token in piece]
     row += [(0, False)] * (task.length - len(row) - len(after)) + [(token, True) for token in after]
     return np.array([token for token, _ in row]), np.array([clean for _, clean in row])
+
+
+def extent(task: Text, parts: Sequence[str | None], hole: int) -> int:
+    """Number of tokens from the first to the last part, as `place` lays them: what follows continues the text."""
+    pieces = [_encode(task, part, before_hole=HOLE in parts[i + 1 : i + 2]) for i, part in enumerate(parts)]
+    n_given = sum(len(piece) for piece in pieces if piece is not None)
+    return n_given + hole * parts.count(HOLE) + (task.borders.around and n_given > 0)
 
 
 def check_utf8(text: str) -> None:
