@@ -1,8 +1,9 @@
 """A stand-in for Apple's GPU (`mps`) on a machine without one.
 
 Tensors say that they are on mps, and an operation on them is computed on the CPU. Refused, as on the real device:
-float64, and operands on different devices. A CPU cannot show what PyTorch has not written for mps, what it rounds
-differently, bugs of its kernels, lack of memory, threads (`Prefetch` is replaced), compiled blocks, or any speed.
+float64, and operands on different devices; also copies that do not wait, which the real device gets wrong. A CPU cannot
+show what PyTorch has not written for mps, what it rounds differently, bugs of its kernels, lack of memory, threads
+(`Prefetch` is replaced), compiled blocks, or any speed.
 """
 
 from collections.abc import Iterator
@@ -109,6 +110,7 @@ def _compute(func, args, kwargs):
         inner_kwargs["pin_memory"] = None
     wanted = inner_kwargs.get("dtype")
     assert not (to and wanted == torch.float64), f"{func}: float64 on mps"
+    assert not kwargs.get("non_blocking"), f"{func}: a copy to mps that reads its source when that may be gone"
     out = func(*inner_args, **inner_kwargs)
     if func is torch.ops.aten.copy_.default:
         return args[0]

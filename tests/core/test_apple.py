@@ -67,6 +67,11 @@ def test_the_stand_in_refuses_operands_on_two_devices(apple, wrong):
         wrong(torch.ones(2, device=apple))
 
 
+def test_the_stand_in_refuses_a_copy_that_does_not_wait(apple):
+    with pytest.raises(AssertionError, match="reads its source"):
+        torch.ones(2).to(apple, non_blocking=True)
+
+
 def test_the_stand_in_computes(apple):
     layer = torch.nn.Linear(3, 2).to("mps")
     layer(torch.ones(4, 3, device="mps")).sum().backward()
