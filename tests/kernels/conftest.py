@@ -1,7 +1,7 @@
 """Tests marked `triton` run on a GPU, or in Triton's interpreter: the same source, one program at a time, in numpy.
 
-TRITON_INTERPRET=1 asks for the interpreter (`make test-kernels`). Triton reads it when it is imported, so it holds for
-the whole process; and these tests have that process to themselves, because the interpreter is not thread-safe.
+TRITON_INTERPRET=1 selects the interpreter (`make test-kernels`). Triton reads it on import, so it applies to the whole
+process. These tests have their own process, because the interpreter is not thread-safe.
 """
 
 import os
@@ -21,23 +21,23 @@ def pytest_runtest_setup(item):
     if item.get_closest_marker("triton") is None:
         return
     if INTERPRETED:
-        assert not dispatch.TRITON_LACKS, f"the interpreter was asked for, but {dispatch.TRITON_LACKS}"
+        assert not dispatch.TRITON_LACKS, f"TRITON_INTERPRET=1 is set, but {dispatch.TRITON_LACKS}"
     elif DEVICE == "cpu":
-        pytest.skip("no GPU: `make test-kernels` runs it in Triton's interpreter")
+        pytest.skip("no GPU: `make test-kernels` runs this test in Triton's interpreter")
     elif dispatch.TRITON_LACKS:
         pytest.skip(dispatch.TRITON_LACKS)
 
 
 @pytest.fixture(autouse=True)
 def checked_interpreter(monkeypatch):
-    """The interpreter, where it runs the kernels, checks every address and rounds as a GPU does."""
+    """If the interpreter runs the kernels, check every address and round as a GPU does."""
     if INTERPRETED and not dispatch.TRITON_LACKS:
         guard_memory(monkeypatch)
         round_to_nearest(monkeypatch)
 
 
 def guard_memory(monkeypatch):
-    """A kernel reads and writes within the tensors it was given, which the interpreter itself does not check."""
+    """Check that a kernel accesses only its tensors; the interpreter itself does not check this."""
     from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
     first_arguments, load, store = (
@@ -73,7 +73,7 @@ def guard_memory(monkeypatch):
 
 
 def round_to_nearest(monkeypatch):
-    """A float32 becomes the nearest bfloat16, as on a GPU; the interpreter itself cuts the digits off."""
+    """Round a float32 to the nearest bfloat16, as on a GPU; the interpreter itself truncates."""
     from triton import language as tl
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -89,5 +89,5 @@ def round_to_nearest(monkeypatch):
 
 
 def _last(x):
-    """How far behind its first element a tensor's last one lies."""
+    """The offset of a tensor's last element from its first."""
     return sum((size - 1) * step for size, step in zip(x.shape, x.stride(), strict=True))

@@ -15,7 +15,7 @@ from tests.kernels.conftest import DEVICE, needs_triton
 
 
 def backends(*softcaps: float):
-    """(backend, softcap) for all that can serve it: PyTorch's fused attention has no softcap."""
+    """(backend, softcap) for all that support it: PyTorch's fused attention has no softcap."""
     cases = [
         (backend, c) for backend in ("reference", "sdpa", "triton") for c in softcaps if backend != "sdpa" or c == 0
     ]
@@ -23,7 +23,7 @@ def backends(*softcaps: float):
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, softcap: float) -> Tensor:
-    """One query at a time, straight from the definition."""
+    """One query at a time, by the definition."""
     rows = []
     for l in range(q.shape[-2]):
         s = (q[..., l : l + 1, :] * k).sum(-1) / math.sqrt(q.shape[-1])
@@ -48,7 +48,7 @@ class Results:
 
 def inputs(L: int, d: int, dtype: torch.dtype, scale: float = 1.0, shift: float = 0.0) -> list[Tensor]:
     """q, k, v, dq, dk, dv and go in the layout of the model: views of (B, L, 3, H, d). Logits grow with `scale`;
-    `shift` is what all keys and all their tangents have in common.
+    `shift` is common to all keys and all their tangents.
     """
     torch.manual_seed(L * d)
     heads = 3 if L < 10 else 1  # many programs are slow in the interpreter
@@ -81,14 +81,14 @@ def computed(backend: str, tensors: list[Tensor], softcap: float) -> Results:
 
 
 def close(got: Tensor, want: Tensor, tolerance: float) -> bool:
-    """Relative distance at most `tolerance`; at half precision a cosine of 0.99999 and, for the size, 1 % of distance.
+    """Relative distance at most `tolerance`; at half precision, a cosine of 0.99999 and a relative distance of 1 %.
 
-    (Triton's interpreter cuts the tail of a bfloat16 where a GPU rounds: it loses some of every size, not direction.)
+    (Triton's interpreter truncates to bfloat16, while a GPU rounds: this shortens vectors but keeps their direction.)
     """
     got = got.double()
-    if not want.any():  # gq and gk at L = 1 are zero, and PyTorch's own attention leaves its rounding there
+    if not want.any():  # gq and gk at L = 1 are zero, up to rounding in PyTorch's attention
         return float(got.abs().max()) <= max(1e-6, tolerance)
-    floor = 0.1 * math.sqrt(want.numel())  # for what is zero but for rounding: gq and gk at L = 1
+    floor = 0.1 * math.sqrt(want.numel())  # for values that are zero up to rounding: gq and gk at L = 1
     error = float((got - want).norm()) / max(float(want.norm()), floor)
     if tolerance > 1e-4 and want.norm() > 1e-3 * floor:
         return error <= 0.01 and float(got.flatten() @ want.flatten() / (got.norm() * want.norm())) >= 0.99999
@@ -112,7 +112,7 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 3e-6, torch.float16: 0.0045, t
         (180, 64, torch.bfloat16),
         (180, 48, torch.bfloat16),
         (180, 128, torch.bfloat16),
-        (7, 8, torch.float64),  # the kernels have no float64: forced or not, dispatch serves it otherwise
+        (7, 8, torch.float64),  # not supported by the kernels: dispatch uses another backend even if forced
         (180, 32, torch.float64),
     ],
 )
@@ -128,15 +128,15 @@ def test_value_tangent_gradient(backend, softcap, L, d, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("backend", "softcap"), backends(0.0, 20.0))
 def test_tiny_and_huge_logits(backend, softcap, dtype, scale):
-    """Up to weights that are 0 and 1 exactly, where do = dv of one key: nothing overflows, nothing cancels to noise."""
+    """Up to weights of exactly 0 and 1, where do = dv of one key: no overflow, no cancellation to noise."""
     tensors = inputs(33, 32, dtype, scale)
     got, want = computed(backend, tensors, softcap), expected(tensors, softcap)
     names = ["o", "do"]
     if dtype == torch.float32 and (softcap or scale < 1e3):
-        # at half precision go . o carries the rounding of o into peaked rows, here as in PyTorch's own backward; and
-        # where all weights are 0 and 1, gq and gk are nothing but rounding
+        # at half precision go . o carries the rounding of o into peaked rows, as in PyTorch's backward; and if all
+        # weights are 0 and 1, gq and gk are pure rounding
         names += ["gq", "gk", "gv"]
-    for name in names:  # products q . k carry rounding errors of their own size into the logits
+    for name in names:  # the rounding errors of logits are proportional to the products q . k
         tolerance = 1e-6 * max(1.0, scale) if dtype == torch.float32 else TOLERANCE[dtype]
         assert close(getattr(got, name), getattr(want, name), tolerance), name
     assert all(tensor.isfinite().all() for _, tensor in got)
@@ -144,7 +144,7 @@ def test_tiny_and_huge_logits(backend, softcap, dtype, scale):
 
 @pytest.mark.parametrize(("backend", "softcap"), backends(0.0, 50.0))
 def test_tangent_does_not_see_what_all_keys_share(backend, softcap):
-    """A common part of all ds leaves do as it is; in bfloat16 it must not drown the rest either."""
+    """A common part of all ds does not change do, and in bfloat16 it does not drown the rest."""
     tensors = inputs(90, 64, torch.bfloat16, shift=5.0)
     got, want = computed(backend, tensors, softcap), expected(tensors, softcap)
     assert close(got.o, want.o, TOLERANCE[torch.bfloat16])

@@ -1,4 +1,4 @@
-"""The gated delta rule: what the recurrence means, its tangent, and the chunked form against it."""
+"""The gated delta rule: properties of the recurrence, its tangent, and the chunked form against it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ def cosine(got: Tensor, want: Tensor) -> float:
 
 
 def inputs(L: int, dk: int = 8, dv: int = 6, dtype=torch.float64, gates: str = "usual") -> list[Tensor]:
-    """q, k, v, g, beta for two sequences of two heads, q and k of length 1; gates stay wide, as in the layer."""
+    """q, k, v, g, beta for two sequences of two heads, q and k of norm 1; gates at least float32, as in the layer."""
     torch.manual_seed(L + dk)
     q, k = F.normalize(torch.randn(2, 2, 2, L, dk, dtype=torch.float64), dim=-1)
     v, a, b = torch.randn(2, 2, L, dv), 3 * torch.randn(2, 2, L) - 3, torch.randn(2, 2, L)
@@ -42,7 +42,7 @@ def inputs(L: int, dk: int = 8, dv: int = 6, dtype=torch.float64, gates: str = "
         g[..., ::7] = -1e5
     elif gates == "none":
         g = torch.zeros_like(g)
-    elif gates == "alike":  # keys that are almost the same, written in full: the worst case of the inverse
+    elif gates == "alike":  # nearly equal keys, written with beta = 1: the worst case of the inverse
         k = F.normalize(k[:, :, :1] + 0.01 * k, dim=-1)
         g, beta = 0.01 * g, torch.ones_like(beta)
     wide = torch.promote_types(dtype, torch.float32)
@@ -80,7 +80,7 @@ def computed(tensors: list[Tensor], tangents: list[Tensor], go: Tensor, reverse:
 
 @contextmanager
 def launched() -> Iterator[list[str]]:
-    """Which launchers of the Triton kernels ran."""
+    """The names of the Triton launchers that ran."""
     from dbtm.kernels import triton_delta
 
     calls: list[str] = []
@@ -110,8 +110,8 @@ def assert_close_in_half_precision(found: dict[str, tuple[Tensor, Tensor]]) -> N
 
 
 def test_memory_recalls_overwrites_and_fades():
-    """Orthogonal keys are recalled exactly; writing a key again replaces its value; beta moves the answer part of the
-    way; a decay fades all answers.
+    """Orthogonal keys are recalled exactly; writing a key again replaces its value; beta moves the value part of the
+    way; a decay shrinks all values.
     """
     k = torch.eye(4, dtype=torch.float64)[[0, 1, 0, 2]].expand(1, 1, 4, 4)
     v = torch.tensor([[1.0], [2.0], [5.0], [7.0]], dtype=torch.float64).expand(1, 1, 4, 1)
@@ -150,9 +150,9 @@ def test_reverse_is_the_recurrence_on_the_flipped_sequence():
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("L", "dk", "dv"), [(1, 8, 6), (3, 8, 6), (63, 8, 6), (64, 4, 16), (65, 8, 6), (150, 16, 8)])
 def test_chunks_equal_the_recurrence(L, dk, dv, reverse):
-    """Shorter than a chunk, a whole one, odd ones: value 1e-10, tangent and gradients 1e-9."""
+    """Lengths below a chunk, of one chunk, odd ones: value 1e-10, tangent and gradients 1e-9."""
     for name, (got, want) in compare(inputs(L, dk, dv), reverse).items():
-        if want.norm() > 0:  # at L = 1 no gate has anything to fade
+        if want.norm() > 0:  # at L = 1 there is no state to decay
             assert relative(got, want) <= (1e-10 if name == "o" else 1e-9), name
         else:
             assert got.abs().max() <= 1e-14, name
@@ -172,13 +172,13 @@ def test_extreme_gates(gates, dtype):
         found = compare(inputs(150, 16, 16, dtype, gates))
     for name, (got, want) in found.items():
         assert got.isfinite().all(), name
-        if want.norm() > 0:  # where nothing survives a step, g has no gradient
+        if want.norm() > 0:  # if no state survives a step, g has no gradient
             assert relative(got, want) <= tolerance, name
 
 
 @pytest.mark.parametrize("d", [64, 128])
 def test_half_precision(d):
-    """bfloat16 inputs and results, wide in between: a cosine of 0.9999 and better, at the widest heads too."""
+    """bfloat16 inputs and results, float32 in between: a cosine of at least 0.9999, at the widest heads too."""
     with force("reference"):
         found = compare(inputs(130, d, d, torch.bfloat16))
     assert_close_in_half_precision(found)
@@ -201,7 +201,7 @@ def test_both_directions_in_one_call():
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_nothing_leaks_from_the_end(reverse):
-    """Neither what fills the last chunk nor what the scan has yet to read reaches the positions it has read."""
+    """Neither the padding of the last chunk nor later positions of the scan change earlier ones."""
     tensors = inputs(100)
     read, unread = (slice(30, None), slice(0, 30)) if reverse else (slice(0, 70), slice(70, None))
     want, _ = rule(*(x[:, :, read] for x in tensors), directions=(reverse,))
@@ -225,7 +225,7 @@ def test_what_autograd_keeps_grows_like_the_length(dk, dv):
 
 @pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
 def test_tangents_are_constants_and_inputs_may_be(dk, dv):
-    """No gradient through a tangent, and none asked for where an input needs none; an expanded one is taken."""
+    """No gradient through a tangent, none for an input that needs none; an expanded gradient is accepted."""
     tensors = inputs(20, dk, dv, torch.float32)
     tangents = [x.requires_grad_() for x in directions_of(tensors)]
     found = []
@@ -249,7 +249,7 @@ def test_forward_mode_is_refused_rather_than_wrong(dk, dv):
 
 
 def test_second_derivatives_are_refused_rather_than_wrong():
-    """Of the plain form, which keeps U, S and the inverse as constants; the kernels' operators have no second one."""
+    """The plain form saves U, S and the inverse as constants; the kernels' operators have no second derivative."""
     tensors = [x.requires_grad_() for x in inputs(5)]
     (gq,) = torch.autograd.grad(rule(*tensors)[0].square().sum(), tensors[0], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -258,7 +258,7 @@ def test_second_derivatives_are_refused_rather_than_wrong():
 
 @pytest.mark.parametrize(("dk", "dv"), [(8, 6), pytest.param(16, 16, marks=needs_triton)])
 def test_the_compiler_sees_one_graph(dk, dv):
-    """In the plain form, and where q, k and v are alike, in Triton's."""
+    """In the plain form and, if q, k and v have the same shape, in Triton's."""
 
     def call(*x):
         return rule(*x[:5], tangents=x[5:], directions=(False, True))
@@ -310,7 +310,7 @@ def test_state_pass_against_its_definition(n, d, m):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("L", "d"), [(1, 16), (9, 8), (20, 16), (63, 16), (64, 32), (65, 20), (150, 64)])
 def test_kernels_equal_the_recurrence(L, d, reverse):
-    """Shorter than a chunk, a whole one, odd ones, odd widths; float32 throughout."""
+    """Lengths below a chunk, of one chunk, odd ones, odd widths; float32 throughout."""
     with launched() as calls:
         found = compare(inputs(L, d, d, torch.float32), reverse)
     assert calls == ["forward", "forward", "backward"]
@@ -336,7 +336,7 @@ def test_kernels_at_extreme_gates(gates):
 )
 @pytest.mark.parametrize("precision", ["highest", "high"])
 def test_kernels_in_half_precision(L, d, dtype, precision):
-    """Whatever float32 is multiplied as: bfloat16 is as bfloat16, float16 as float32."""
+    """For every setting of float32 products: bfloat16 is multiplied as bfloat16, float16 as float32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -349,7 +349,7 @@ def test_kernels_in_half_precision(L, d, dtype, precision):
 @needs_triton
 @pytest.mark.parametrize("gates", ["usual", "none"])
 def test_roundings_do_not_add_up_over_many_chunks(gates):
-    """bfloat16 over ten chunks, also where nothing fades."""
+    """bfloat16 over ten chunks, also without decay."""
     found = compare([x[:1, :1] for x in inputs(640, 64, 64, torch.bfloat16, gates)])
     assert_close_in_half_precision(found)
 
@@ -357,8 +357,8 @@ def test_roundings_do_not_add_up_over_many_chunks(gates):
 @needs_triton
 @pytest.mark.parametrize("rate", [-9.75e-4, -2.5e-5])
 def test_a_slow_decay_is_not_rounded(rate):
-    """What the first chunk writes fades by 0.94 and by 0.998 a chunk, and nothing else touches it: in bfloat16 those
-    factors would be off by as much in each of 16 chunks.
+    """The first chunk's writes decay by 0.94 or 0.998 per chunk, and nothing else changes them: rounded to bfloat16,
+    these factors would be off by the same amount in each of 16 chunks.
     """
     L, d = 17 * 64, 16
     q, k, v, g, beta = (x[:1, :1] for x in inputs(L, d, d, torch.bfloat16))
@@ -377,7 +377,7 @@ def as_in_the_layer(tensors: list[Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor
 @needs_triton
 @pytest.mark.parametrize("tangents_as", [as_in_the_layer, lambda x: (torch.stack(x[:3]), tuple(x[3:]))])
 def test_kernels_equal_the_plain_form_in_both_directions(tangents_as):
-    """With tangents that lie as the inputs do, and otherwise."""
+    """With tangents of the inputs' strides, and of others."""
     tensors, results = inputs(100, 16, 16, torch.float32), []
     tangents = directions_of(tensors)
     for backend in ("reference", "triton"):
@@ -393,7 +393,7 @@ def test_kernels_equal_the_plain_form_in_both_directions(tangents_as):
 
 @needs_triton
 def test_inputs_that_share_memory():
-    """The same q, k, v for all sequences, one tensor for all three, overlapping windows; tangents lie otherwise."""
+    """The same q, k, v for all sequences, one tensor for all three, overlapping windows; tangents of other strides."""
     torch.manual_seed(0)
     x = F.normalize(torch.randn(3, 2, 2, 40, 16), dim=-1).to(DEVICE)
     windows = x.as_strided((3, 2, 2, 20, 16), (2560, 160, 640, 16, 1))

@@ -1,4 +1,4 @@
-"""Which backend serves which call, and that the choice can be forced."""
+"""The backend of each call, and forcing the choice."""
 
 import os
 import sysconfig
@@ -43,11 +43,11 @@ def test_force(monkeypatch):
         assert choose(0.0)[0] == "reference"
         with force("sdpa"):
             assert choose(0.0, True, True, torch.bfloat16)[0] == "sdpa"
-            assert choose(50.0, True, True, torch.bfloat16)[0] == "triton"  # it has no softcap: not obeyed
+            assert choose(50.0, True, True, torch.bfloat16)[0] == "triton"  # sdpa has no softcap: ignored
         with force("triton"):
             assert choose(50.0, True, True, torch.float16, 128)[0] == "triton"
             assert choose(0.0, False, True, torch.bfloat16)[0] == "triton"
-            assert choose(50.0, True, True, torch.float64)[0] == "reference"  # no kernel for it: not obeyed
+            assert choose(50.0, True, True, torch.float64)[0] == "reference"  # no float64 kernel: ignored
             assert choose(50.0, True, True, torch.bfloat16, 256)[0] == "reference"
             assert choose(0.0, True, False, torch.float32)[0] == "sdpa"
         assert choose(0.0)[0] == "reference"
@@ -104,7 +104,7 @@ def test_what_is_missing_to_build_with(monkeypatch, tmp_path):
     for name in ("CC", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sysconfig, "get_path", lambda *names: str(tmp_path / "none"))
-    assert cannot_build("CC", "gcc", "clang") == "no gcc or clang to build with"
+    assert cannot_build("CC", "gcc", "clang") == "no gcc or clang found"
     program(tmp_path, "clang")
     assert "Python.h" in cannot_build("CC", "gcc", "clang")
     (tmp_path / "Python.h").write_text("")
@@ -113,7 +113,7 @@ def test_what_is_missing_to_build_with(monkeypatch, tmp_path):
     monkeypatch.delenv("CPATH")
     monkeypatch.setattr(sysconfig, "get_path", lambda *names: str(tmp_path))
     assert cannot_build("CC", "gcc", "clang") == ""
-    monkeypatch.setenv("CC", "")  # taken as it is by those who build
+    monkeypatch.setenv("CC", "")  # an empty CC counts as set
     assert cannot_build("CC", "gcc", "clang") == "CC= is not a command"
     monkeypatch.setenv("CC", "own-cc")
     assert cannot_build("CC", "gcc", "clang") == "CC=own-cc is not a command"
@@ -139,4 +139,4 @@ def test_what_compiles_for_a_cpu(monkeypatch, platform, compiler):
     monkeypatch.setattr(dispatch.sys, "platform", platform)
     monkeypatch.setattr(dispatch, "which", lambda name: None)
     monkeypatch.delenv("CXX", raising=False)
-    assert no_compiling(torch.device("cpu")) == f"no {compiler} to build with"
+    assert no_compiling(torch.device("cpu")) == f"no {compiler} found"

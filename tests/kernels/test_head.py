@@ -41,7 +41,7 @@ def test_rows(V, tangent, adaptive, scale):
 
 
 def test_a_row_of_nan_has_an_argmax():
-    """A run that has diverged must come to its report, which says so, and not die of an index beyond the vocabulary."""
+    """A diverged run must reach its report, which says so, and not fail with an index beyond the vocabulary."""
     from dbtm.kernels import triton_head
 
     f, one = torch.full((2, 12), torch.nan, device=DEVICE), torch.ones(2, device=DEVICE)

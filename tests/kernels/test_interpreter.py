@@ -1,15 +1,15 @@
-"""The interpreter, as the other tests use it: no access outside the given tensors, bfloat16 rounded to nearest."""
+"""The interpreter as used by the other tests: no access outside the given tensors, bfloat16 rounded to nearest."""
 
 import pytest
 import torch
 
 from tests.kernels.conftest import INTERPRETED, needs_triton
 
-pytestmark = [needs_triton, pytest.mark.skipif(not INTERPRETED, reason="of the interpreter")]
+pytestmark = [needs_triton, pytest.mark.skipif(not INTERPRETED, reason="only for the interpreter")]
 
 
 def copy(x: torch.Tensor, y: torch.Tensor, n: int) -> None:
-    """y[:n] = x[:n] by a kernel that trusts n."""
+    """y[:n] = x[:n] by a kernel that does not check n."""
     import triton
     import triton.language as tl
 

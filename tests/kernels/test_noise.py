@@ -1,4 +1,4 @@
-"""x0 by its keys: the same numbers however they are drawn, and x0 W with its gradient without x0."""
+"""x0 from its keys: the same numbers in any order of drawing, and x0 W with its gradient without storing x0."""
 
 import pytest
 import torch
@@ -55,7 +55,7 @@ def test_the_kernel_draws_the_same_numbers(V):
 
     noise = Noise(rng.fold(3, torch.arange(2)).to(DEVICE), 3, V, sigma=0.5)
     got = triton_noise.draw(noise, torch.float32, V + 3)
-    exact = 1e-5 if DEVICE == "cuda" else 2e-6  # a GPU's own sine and cosine are good to 1e-6 of the radius
+    exact = 1e-5 if DEVICE == "cuda" else 2e-6  # a GPU's sine and cosine are accurate to 1e-6 of the radius
     torch.testing.assert_close(got[..., :V], noise.dense(), rtol=1e-4, atol=exact)
     assert (got[..., V:] == 0).all()
 

@@ -1,4 +1,4 @@
-"""The Triton operators as autograd and torch.compile see them, and the layouts they take and give."""
+"""The Triton operators under autograd and torch.compile, and the layouts of their inputs and outputs."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ pytestmark = needs_triton
 
 
 def views(n: int, L: int = 7, d: int = 16):
-    """n times q, k, v as views of (B, L, 3, H, d), which is how the joint projection leaves them."""
+    """n times q, k, v as views of (B, L, 3, H, d), the layout of the joint projection."""
     torch.manual_seed(0)
     return [x for _ in range(n) for x in torch.randn(2, L, 3, 3, d, device=DEVICE).permute(2, 0, 3, 1, 4)]
 
@@ -77,7 +77,7 @@ def test_views_go_in_and_come_out_without_a_copy():
 
 
 def test_gradient_without_memory_of_its_own():
-    """The gradient of a sum is one number expanded: no row of it is dense."""
+    """The gradient of a sum is one expanded number: none of its rows is dense."""
     q, k, v = (x.detach().requires_grad_() for x in views(1))
     with force("triton"):
         got = torch.autograd.grad(attention(q, k, v)[0].sum(), (q, k, v))

@@ -1,3 +1,3 @@
-"""What runs where: attention with its tangent (reference, Triton kernels and their operators, and the choice between
-them), the gated delta rule in chunks, the prior without its numbers, and products that keep their sums.
+"""Backends and their dispatch: attention with its tangent (reference, Triton kernels and their operators), the gated
+delta rule in chunks, the prior without stored noise, and matrix products with float32 results.
 """

@@ -10,7 +10,7 @@ from dbtm.kernels import reference
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, softcap: float = 0.0) -> Tensor:
     """Queries of the last n positions, (B, H, n, d), over keys and values of all m >= n positions so far.
 
-    PyTorch's fused attention where there is no softcap; else the reference, whose logits are masked after the cap.
+    PyTorch's fused attention without a softcap; else the reference, whose logits are masked after the cap.
     """
     n, m = q.shape[-2], k.shape[-2]
     if not softcap and n == m:

@@ -1,20 +1,20 @@
-"""The gated delta rule in chunks of 64 positions: batched matrix products, cost and memory linear in L.
+"""The gated delta rule in chunks of 64 positions: batched matrix products, time and memory linear in L.
 
-Within a chunk that starts at state S, with Gamma the running sum of the log gates g and D_ij = e^(Gamma_i - Gamma_j)
-for j <= i, the recurrence of `delta_reference` is a triangular system for all its u at once:
+Within a chunk that starts at state S, let Gamma be the cumulative sum of the log gates g, and D_ij = e^(Gamma_i -
+Gamma_j) for j <= i. Then the recurrence of `delta_reference` is a triangular system for all u of the chunk:
 
     (I + N) U = R      N_ij = beta_i D_ij k_i.k_j  (j < i)      R = beta (V - e^Gamma K S)
     O = e^Gamma Q S + (Q K^T * D) U                             S' = e^Gamma_C S + (e^(Gamma_C - Gamma) K)^T U
 
 With W = (I + N)^-1 beta e^Gamma K the states obey S' = P S + Z: only this pass over chunks is sequential. The tangent
-solves (I + N) dU = dR - dN U with the same factor and runs the same pass with the same P; the gradient is written by
-hand too and runs it backwards with P^T. Autograd keeps the inputs, (I + N)^-1, U and S, and the rest is made again.
+solves (I + N) dU = dR - dN U with the same factor and runs the same pass with the same P. The gradient is also written
+by hand and runs the pass backwards with P^T. Autograd saves the inputs, (I + N)^-1, U and S; the rest is recomputed.
 
-Everything is float32 or wider. Gamma is float64: a strong decay would leave a float32 sum with no digits for the gates
-that follow it. Only differences of Gamma are exponentiated, masked before exp, so nothing overflows.
+Everything is float32 or wider. Gamma is float64: after a strong decay, a float32 sum has no digits left for the
+following gates. Only differences of Gamma are exponentiated, masked before exp, so nothing overflows.
 
-This is the plain form, for any device and dtype; `triton_delta` has the same formulas as a few kernels, which multiply
-bfloat16 inputs as such and keep float32 for gates, decays and inverses.
+This is the plain form, for any device and dtype. `triton_delta` implements the same formulas as a few kernels, which
+multiply bfloat16 inputs in bfloat16 and keep gates, decays and inverses in float32.
 """
 
 from collections.abc import Sequence
@@ -49,10 +49,10 @@ Pair = tuple[Tensor, Tensor]  # g, beta: (B, H, L)
 def gated_delta(
     qkv: Three, gates: Pair, tangents: tuple[Three, Pair] | None = None, directions: tuple[bool, ...] = (False,)
 ) -> tuple[Tensor, Tensor | None]:
-    """Value under autograd and, where tangents are given, the tangent as a constant; (len(directions), B, H, L, dv).
+    """Value under autograd and, if tangents are given, the tangent as a constant; (len(directions), B, H, L, dv).
 
     q, k are (B, H, L, dk), v (B, H, L, dv), g and beta (B, H, L). A direction that is True scans from the last position
-    to the first; several directions are one call, so that they share their launches. Kernels take q, k and v as one.
+    to the first. Several directions in one call share their kernel launches. The kernels take q, k and v as one tensor.
     """
     q, k, v = qkv
     if (q.shape, q.dtype) == (v.shape, v.dtype) and choose_delta(q.is_cuda, q.dtype, q.shape[-1])[0] == "triton":
@@ -72,7 +72,7 @@ def joined(three: Three) -> Tensor:
 
 
 class _GatedDelta(torch.autograd.Function):
-    """o with its gradient, and beside it do, which is never differentiated."""
+    """o with its gradient, and do, which is never differentiated."""
 
     @staticmethod
     def forward(ctx, directions, *tensors):
@@ -83,8 +83,8 @@ class _GatedDelta(torch.autograd.Function):
         U, S, o = value(x, parts)
         ctx.directions = directions
         ctx.save_for_backward(*inputs, parts.inverse, U, S)
-        # rounded before the stack in `unchunk`: PyTorch 2.11 loses the gradient of a compiled forward that ends in a
-        # conversion from a dtype to itself
+        # convert before the stack in `unchunk`: PyTorch 2.11 loses the gradient of a compiled forward that ends in a
+        # conversion of a dtype to itself
         o = unchunk(o.to(dtype), directions, L)
         if not tangents:
             return o
@@ -94,7 +94,7 @@ class _GatedDelta(torch.autograd.Function):
         return o, do
 
     @staticmethod
-    @once_differentiable  # what is saved beside the inputs counts as constant
+    @once_differentiable  # saved tensors other than the inputs count as constant
     def backward(ctx, go, *_):
         *inputs, inverse, U, S = ctx.saved_tensors
         directions, L = ctx.directions, inputs[0].shape[2]
@@ -105,9 +105,9 @@ class _GatedDelta(torch.autograd.Function):
 
 
 def chunk(each: Sequence[Tensor], directions: tuple[bool, ...]) -> Tensor:
-    """One (B, H, L, ...) tensor a direction, in the order of its scan, to (directions, B, H, n, C, ...), widened.
+    """One (B, H, L, ...) tensor per direction to (directions, B, H, n, C, ...), in scan order, widened.
 
-    The end of the scan is filled with zeros, which write nothing (beta = 0) and fade nothing (g = 0).
+    The end of the scan is padded with zeros, which write nothing (beta = 0) and decay nothing (g = 0).
     """
     L = each[0].shape[2]
     size = chunk_size(L, 4)
@@ -117,13 +117,13 @@ def chunk(each: Sequence[Tensor], directions: tuple[bool, ...]) -> Tensor:
 
 
 def unchunk(y: Tensor, directions: tuple[bool, ...], L: int) -> Tensor:
-    """Back to (directions, B, H, L, ...), in the order of reading."""
+    """Back to (directions, B, H, L, ...), in sequence order."""
     y = y.flatten(3, 4)[:, :, :, :L]
     return torch.stack([t.flip(2) if reverse else t for t, reverse in zip(y.unbind(), directions, strict=True)])
 
 
 class Parts(NamedTuple):
-    """What value, tangent and gradient share. Columns stand for the rows' factors: (..., C, 1)."""
+    """The terms shared by value, tangent and gradient. Factors of rows are columns: (..., C, 1)."""
 
     beta: Tensor  # (..., C, 1)
     start: Tensor  # e^Gamma, decay since the start of the chunk, (..., C, 1)
@@ -134,7 +134,7 @@ class Parts(NamedTuple):
     qk: Tensor  # D q k^T
     inverse: Tensor  # (I + N)^-1
     W: Tensor  # (I + N)^-1 beta e^Gamma k
-    P: Tensor  # (..., dk, dk) what a chunk does to the state that enters it
+    P: Tensor  # (..., dk, dk) a chunk's transition of the state before it
 
     @classmethod
     def of(cls, x: Inputs, inverse: Tensor | None = None) -> "Parts":
@@ -153,8 +153,8 @@ class Parts(NamedTuple):
 
 
 def value(x: Inputs, c: Parts) -> tuple[Tensor, Tensor, Tensor]:
-    """U and o of every position, and the state S that enters each chunk."""
-    U_alone = c.inverse @ (c.beta * x.v)  # as if the chunk began empty
+    """U and o of every position, and the state S before each chunk."""
+    U_alone = c.inverse @ (c.beta * x.v)  # for a zero state before the chunk
     S = state_pass(c.P, (c.end * x.k).mT @ U_alone)
     U = U_alone - c.W @ S
     return U, S, (c.start * x.q) @ S + c.qk @ U
@@ -169,7 +169,7 @@ def tangent(x: Inputs, dx: Inputs, c: Parts, U: Tensor, S: Tensor) -> Tensor:
     dk_k = dx.k @ x.k.mT
     dN = dbeta * c.kk + c.beta * ((dk_k + dk_k.mT) * c.D + slope * c.kk).tril(-1)
     dR = dbeta * (x.v - (c.start * x.k) @ S) + c.beta * (dx.v - (c.start * (dx.k + dgamma * x.k)) @ S)
-    dU_alone = c.inverse @ (dR - dN @ U)  # as if dS were 0 at the start of the chunk
+    dU_alone = c.inverse @ (dR - dN @ U)  # for dS = 0 before the chunk
     dend_k = c.end * (dx.k + to_end * x.k)
     dZ = c.through * dgamma[..., -1:, :] * S + dend_k.mT @ U + (c.end * x.k).mT @ dU_alone
     dS = state_pass(c.P, dZ)
@@ -179,11 +179,11 @@ def tangent(x: Inputs, dx: Inputs, c: Parts, U: Tensor, S: Tensor) -> Tensor:
 
 
 def gradients(x: Inputs, c: Parts, U: Tensor, S: Tensor, go: Tensor) -> Inputs:
-    """Gradients towards q, k, v, g, beta: the chain rule through the formulas above, last line first."""
+    """Gradients of q, k, v, g, beta: the chain rule through the formulas above, last line first."""
     start_q, start_k, end_k = c.start * x.q, c.start * x.k, c.end * x.k
     gU = c.qk.mT @ go
     gZ = (start_q.mT @ go - c.W.mT @ gU).flip(3)
-    gS = state_pass(c.P.mT.flip(3), gZ).flip(3)  # towards the state that leaves each chunk
+    gS = state_pass(c.P.mT.flip(3), gZ).flip(3)  # of the state after each chunk
     gR = c.inverse.mT @ (gU + end_k @ gS)
     gN = -(gR @ U.mT).tril(-1)
     gkk, gqk = c.beta * gN, go @ U.mT

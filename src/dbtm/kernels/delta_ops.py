@@ -1,7 +1,7 @@
-"""Custom operators of the chunked delta rule, which torch.compile does not look into: `torch.ops.dbtm.*`.
+"""Custom operators of the chunked delta rule, opaque to torch.compile: `torch.ops.dbtm.*`.
 
-Two steps of the plain form, which are short chains of batched matrix products made in place and would be unrolled into
-long graphs; and the whole of the Triton form.
+Two steps of the plain form are operators because torch.compile would unroll their in-place batched matrix products
+into long graphs. The Triton form is one operator.
 """
 
 from collections.abc import Sequence
@@ -10,26 +10,26 @@ import torch
 from torch import Tensor
 
 CHUNK = 64
-GROUP = 16  # chunks that one pass of `state_pass` takes in turn; beyond two groups it works on all groups at once
+GROUP = 16  # `state_pass` is sequential over this many chunks; with more than two groups, groups run in parallel
 
 
 def chunk_size(L: int, least: int) -> int:
-    """Positions of a chunk: 64, or the power of two that holds a shorter sequence."""
+    """Positions per chunk: 64, or the power of two that fits a shorter sequence."""
     return min(CHUNK, max(least, 1 << (L - 1).bit_length()))
 
 
 @torch.library.custom_op("dbtm::unit_lower_inverse", mutates_args=())
 def unit_lower_inverse(N: Tensor) -> Tensor:
-    """(I + N)^-1 for N (..., C, C) below the diagonal, C = 4, 8, 16 ..., from blocks of 4, doubled until they meet.
+    """(I + N)^-1 for strictly lower triangular N (..., C, C), C = 4, 8, 16 ..., from blocks of 4, merged in pairs.
 
         [[A, 0], [L, B]]^-1 = [[A^-1, 0], [-B^-1 L A^-1, B^-1]]
 
-    It costs a third of one C x C product, and as much care for rounding as substitution. The shorter product form
-    (I - N)(I + N^2)(I + N^4)... is exact on paper only: where keys resemble one another, the powers of N grow like
-    binomial coefficients and cancel, and at C = 64 no digit of a float32 is left. Here it serves blocks of 4 alone.
+    It costs a third of one C x C product and is as accurate as substitution. The shorter product form
+    (I - N)(I + N^2)(I + N^4)... is exact only on paper: for similar keys, the powers of N grow like binomial
+    coefficients and cancel, and at C = 64 no digit of a float32 is left. Here it is used only for blocks of 4.
     """
     C, precision = N.shape[-1], torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")  # an inverse in TF32 would lose what the wide dtype is for
+    torch.set_float32_matmul_precision("highest")  # TF32 would lose the accuracy of float32
     try:
         identity = torch.eye(4, dtype=N.dtype, device=N.device)
         small = diagonal_blocks(N, 4)
@@ -55,10 +55,10 @@ def diagonal_blocks(N: Tensor, size: int) -> Tensor:
 
 @torch.library.custom_op("dbtm::state_pass", mutates_args=())
 def state_pass(P: Tensor, Z: Tensor) -> Tensor:
-    """S_0 = 0, S_{c+1} = P_c S_c + Z_c for P (..., n, d, d) and Z (..., n, d, m): the state that enters each chunk.
+    """S_0 = 0, S_{c+1} = P_c S_c + Z_c for P (..., n, d, d) and Z (..., n, d, m): the state before each chunk.
 
-    Many chunks go in groups: all groups run from the identity and from nothing at once, which gives what a group does
-    to the state that enters it and what it adds; then the groups' ends run in turn, and every chunk takes its share.
+    Many chunks are processed in groups. All groups run in parallel, once from the identity and once from zero; this
+    gives each group's transition P and increment Z. Then the groups run in sequence, and every chunk's state follows.
     """
     n, d = P.shape[-3:-1]
     P_, Z_ = P.reshape(-1, n, d, d), Z.reshape(-1, n, d, Z.shape[-1])
@@ -80,7 +80,7 @@ def state_pass(P: Tensor, Z: Tensor) -> Tensor:
 
 
 def _in_turn(P: Tensor, Z: Tensor, begin: Tensor) -> Tensor:
-    """The pass one chunk after the other, for (rows, n, d, d) and (rows, n, d, m), from a given state."""
+    """The pass chunk by chunk, for (rows, n, d, d) and (rows, n, d, m), from a given state."""
     S = torch.empty_like(Z, memory_format=torch.contiguous_format)
     S[:, 0] = begin
     for c in range(Z.shape[1] - 1):
@@ -103,7 +103,7 @@ def _(P, Z):
 
 @torch.library.custom_op("dbtm::delta", mutates_args=())
 def delta(qkv: Tensor, g: Tensor, beta: Tensor, directions: list[bool]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """o (directions, B, H, L, d) for (3, B, H, L, d), and for the gradient (I + N)^-1, U and S of every chunk."""
+    """o (directions, B, H, L, d) for (3, B, H, L, d), and (I + N)^-1, U and S of every chunk for the gradient."""
     from dbtm.kernels import triton_delta
 
     o, _, inverse, U, S = triton_delta.forward(qkv, (g, beta), (), directions)
@@ -114,7 +114,7 @@ def delta(qkv: Tensor, g: Tensor, beta: Tensor, directions: list[bool]) -> tuple
 def delta_dual(
     qkv: Tensor, g: Tensor, beta: Tensor, dqkv: Tensor, dg: Tensor, dbeta: Tensor, directions: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The same with the tangent do after o. Only o is differentiable, and only towards qkv, g, beta."""
+    """The same with the tangent do after o. Only o is differentiable, and only with respect to qkv, g, beta."""
     from dbtm.kernels import triton_delta
 
     o, do, inverse, U, S = triton_delta.forward(qkv, (g, beta), (dqkv, dg, dbeta), directions)
@@ -126,25 +126,27 @@ def delta_dual(
 def delta_backward(
     go: Tensor, qkv: Tensor, g: Tensor, beta: Tensor, inverse: Tensor, U: Tensor, S: Tensor, directions: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The value's gradients, of each direction: whatever reads them can add them up as it does."""
+    """The value's gradients per direction: the caller adds them up."""
     from dbtm.kernels import triton_delta
 
     return triton_delta.backward(go, qkv, (g, beta), inverse, U, S, directions)
 
 
 def kept_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Of what lies between kernels and is kept for the gradient: bfloat16 where the inputs are, else float32."""
+    """The dtype of intermediate results and of what is saved for the gradient: bfloat16 for bfloat16 inputs, else
+    float32.
+    """
     return dtype if dtype == torch.bfloat16 else torch.float32
 
 
 def like_output(qkv: Tensor, directions: Sequence[bool]) -> Tensor:
-    """An empty (directions, B, H, L, d) tensor that lies in memory as (directions, B, L, H, d)."""
+    """An empty (directions, B, H, L, d) tensor, stored as (directions, B, L, H, d)."""
     _, B, H, L, d = qkv.shape
     return qkv.new_empty(len(directions), B, L, H, d).transpose(2, 3)
 
 
 def like_inputs(qkv: Tensor, directions: Sequence[bool]) -> Tensor:
-    """An empty (directions, 3, B, H, L, d) tensor that lies in memory as (directions, B, L, 3, H, d)."""
+    """An empty (directions, 3, B, H, L, d) tensor, stored as (directions, B, L, 3, H, d)."""
     three, B, H, L, d = qkv.shape
     return qkv.new_empty(len(directions), B, L, three, H, d).permute(0, 3, 1, 4, 2, 5)
 
@@ -175,13 +177,13 @@ def _(go, qkv, g, beta, inverse, U, S, directions):
 def _save(ctx, inputs, output):
     constants = output[1:]
     ctx.mark_non_differentiable(*constants)
-    ctx.set_materialize_grads(False)  # of the constants: as much as is kept
+    ctx.set_materialize_grads(False)  # of the constants, as large as the saved tensors
     ctx.save_for_backward(*inputs[:3], *constants[-3:])
     ctx.directions, ctx.other_inputs = inputs[-1], len(inputs) - 3
 
 
 def _backward(ctx, go, *_):
-    """A tangent is a constant of the loss (it stands in a stop-gradient), so both operators share the value's."""
+    """A tangent is a constant of the loss (inside a stop-gradient), so both operators share the value's backward."""
     if go is None:
         return (None,) * (3 + ctx.other_inputs)
     grads = delta_backward(go, *ctx.saved_tensors, ctx.directions)

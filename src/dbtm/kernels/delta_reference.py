@@ -1,10 +1,10 @@
-"""The gated delta rule as a recurrence, value and tangent: the specification of the chunked form.
+"""The gated delta rule as a recurrence, value and tangent: the reference for the chunked form.
 
     S <- e^g S        u = beta (v - k^T S)        S <- S + k u^T        o = q^T S
 
-S (dk, dv) is a memory that answers a key with a value: it fades by the decay gate g <= 0, then the write gate beta in
-[0, 1] moves its answer to k towards v. q, k are (B, H, L, dk), v (B, H, L, dv), g and beta (B, H, L); a scan in reverse
-starts at the last position. Inputs narrower than float32 are widened first.
+S (dk, dv) is a memory that maps a key to a value: it decays by the gate g <= 0, then the write gate beta in [0, 1]
+moves its value for k towards v. q, k are (B, H, L, dk), v (B, H, L, dv), g and beta (B, H, L); a reverse scan starts at
+the last position. Inputs narrower than float32 are widened first.
 """
 
 import torch
@@ -31,7 +31,7 @@ def gated_delta(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, revers
 def gated_delta_tangent(
     inputs: tuple[Tensor, ...], tangents: tuple[Tensor, ...], reverse: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Value and tangent for inputs (q, k, v, g, beta) that move by their tangents: each line beside its derivative."""
+    """Value and tangent for inputs (q, k, v, g, beta) and their tangents: each line next to its derivative."""
     dtype = inputs[2].dtype
     q, k, v, g, beta = widen(*inputs)
     dq, dk, dv, dg, dbeta = widen(*tangents)

@@ -1,15 +1,15 @@
-"""Chooses how attention and the delta rule are computed, and says why (`dbtm doctor` prints it).
+"""Chooses the backend of attention and the delta rule, and gives the reason (`dbtm doctor` prints it).
 
 Backends of one call of attention:
 
-    reference   plain PyTorch, any device and dtype; holds the (B, H, L, L) logits
+    reference   plain PyTorch, any device and dtype; stores the (B, H, L, L) logits
     sdpa        value and backward by PyTorch's fused attention, which has no softcap; the tangent by the reference
-    triton      value and tangent in one pass of our kernel, backward by our kernels; takes a softcap
+    triton      value and tangent in one pass of our kernel, backward by our kernels; supports a softcap
 
-On a GPU, values alone without a softcap go to sdpa, which is the faster there; everything else goes to the kernels.
+On a GPU, a value without tangent and softcap goes to sdpa, which is faster there; everything else goes to the kernels.
 
-DBTM_ATTENTION=reference|sdpa|triton in the environment, or `force`, overrides the choice wherever it can be obeyed;
-the delta rule goes by it too.
+DBTM_ATTENTION=reference|sdpa|triton in the environment, or `force`, overrides the choice if that backend supports the
+call; it applies to the delta rule too.
 """
 
 import os
@@ -30,39 +30,39 @@ from dbtm.core.errors import UsageError, nearest
 from dbtm.kernels import ops, reference
 
 BACKENDS = ("reference", "sdpa", "triton")
-OLDEST = 8  # compute capability, Ampere's: its smallest chips have just the shared memory that the widest heads need
+OLDEST = 8  # compute capability of Ampere: its smallest chips have just enough shared memory for the widest heads
 MAX_HEAD_DIM = 128  # wider heads do not fit the kernels' registers
-MAX_DELTA_DIM = 64  # nor these those of the delta rule, which hold states of head_dim x head_dim
+MAX_DELTA_DIM = 64  # the same limit for the delta rule's kernels, which hold states of head_dim x head_dim
 
 
 def cannot_build(variable: str, *compilers: str) -> str:
-    """Why none of these compilers, or the one that the environment names, can build for Python, or an empty string."""
+    """Why neither these compilers nor the one named in the environment can build for Python, or an empty string."""
     named = os.environ.get(variable)
     if named is not None and not which(named):
         return f"{variable}={named} is not a command"
     if named is None and not any(map(which, compilers)):
-        return f"no {' or '.join(compilers)} to build with"
+        return f"no {' or '.join(compilers)} found"
     folders = [sysconfig.get_path("include", "nt" if os.name == "nt" else "posix_prefix")]
-    for path in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"):  # where compilers look as well
+    for path in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"):  # compilers also search these
         folders += filter(None, os.environ.get(path, "").split(os.pathsep))
     if not any(Path(folder, "Python.h").is_file() for folder in folders):
-        return "no Python.h to build with: install Python's headers (python3-dev)"
+        return "no Python.h found: install Python's headers (python3-dev)"
     return ""
 
 
 def triton_lacks() -> str:
-    """What Triton cannot run for want of on this machine, or an empty string; it builds its launchers in C."""
+    """What Triton lacks to run on this machine, or an empty string. It builds its launchers in C."""
     if find_spec("triton") is None:
         return "Triton is not installed"
-    return "" if sys.platform == "win32" else cannot_build("CC", "gcc", "clang")  # on Windows it brings a compiler
+    return "" if sys.platform == "win32" else cannot_build("CC", "gcc", "clang")  # on Windows it includes a compiler
 
 
-TRITON_LACKS = triton_lacks()  # asked once: the compiler reads `choose`, and could not read this
+TRITON_LACKS = triton_lacks()  # computed once: torch.compile traces `choose`, and cannot trace this
 _forced: str | None = None
 
 
 def set_backend(backend: str | None) -> None:
-    """Use this backend wherever it can serve; None leaves the choice to `choose`."""
+    """Use this backend for every call it supports; None leaves the choice to `choose`."""
     global _forced
     if backend is not None and backend not in BACKENDS:
         raise UsageError(f"DBTM_ATTENTION: no backend '{backend}'{nearest(backend, BACKENDS)}")
@@ -71,7 +71,7 @@ def set_backend(backend: str | None) -> None:
 
 @contextmanager
 def force(backend: str | None) -> Iterator[None]:
-    """`set_backend` for the length of a with block."""
+    """`set_backend` within a with block."""
     before = _forced
     set_backend(backend)
     try:
@@ -84,29 +84,29 @@ set_backend(os.environ.get("DBTM_ATTENTION") or None)
 
 
 def too_old() -> bool:
-    """Whether this process's GPU is one of NVIDIA's from before Ampere."""
+    """Whether this process's GPU is an NVIDIA GPU older than Ampere."""
     if not torch.version.cuda or not torch.cuda.is_available():
         return False
     return torch.cuda.get_device_properties(torch.cuda.current_device()).major < OLDEST
 
 
 def no_triton(cuda: bool, dtype: torch.dtype, head_dim: int, widest: int = MAX_HEAD_DIM) -> str:
-    """Why the Triton kernels cannot serve, or an empty string."""
-    if not cuda and os.environ.get("TRITON_INTERPRET") != "1":  # its emulation on a CPU, for the tests
+    """Why the Triton kernels cannot be used, or an empty string."""
+    if not cuda and os.environ.get("TRITON_INTERPRET") != "1":  # Triton's interpreter on a CPU, for the tests
         return "no GPU"
     if TRITON_LACKS:
         return TRITON_LACKS
     if cuda and too_old():
-        return "the GPU is older than Ampere, and has too little shared memory"
+        return "the GPU is older than Ampere and has too little shared memory"
     if dtype not in (torch.bfloat16, torch.float16, torch.float32):
-        return f"Triton kernels have no {dtype}"
+        return f"the Triton kernels do not support {dtype}"
     if head_dim > widest:
-        return f"head width {head_dim} is over the kernels' {widest}"
+        return f"head width {head_dim} exceeds the kernels' limit of {widest}"
     return ""
 
 
 def no_compiling(device: torch.device) -> str:
-    """Why torch.compile, which writes Triton for a GPU and C++ for a CPU, cannot serve, or an empty string."""
+    """Why torch.compile cannot be used, or an empty string. It generates Triton for a GPU and C++ for a CPU."""
     if device.type == "cuda":
         return TRITON_LACKS
     return cannot_build("CXX", {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++"))
@@ -143,9 +143,9 @@ def choose_delta(cuda: bool | None = None, dtype: torch.dtype = torch.float32, h
 
 
 def refuse_forward_mode(*tensors: Tensor) -> None:
-    """PyTorch would drop the tangent of a custom operator without a word."""
+    """Refuse forward-mode autodiff: PyTorch would silently drop the tangent of a custom operator."""
     if any(unpack_dual(x).tangent is not None for x in tensors):
-        raise RuntimeError("torch.func.jvp does not see into the Triton kernels: give tangents, or force('reference')")
+        raise RuntimeError("torch.func.jvp does not support the Triton kernels: give tangents, or force('reference')")
 
 
 def attention(
@@ -155,7 +155,7 @@ def attention(
     tangents: tuple[Tensor, Tensor, Tensor] | None = None,
     softcap: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
-    """Value under autograd and, where tangents (dq, dk, dv) are given, the tangent as a constant; (B, H, L, d)."""
+    """Value under autograd and, if tangents (dq, dk, dv) are given, the tangent as a constant; (B, H, L, d)."""
     kind = (q.is_cuda, q.dtype, q.shape[-1])
     backend, _ = choose(softcap, tangents is not None, *kind)
     if backend == "triton":

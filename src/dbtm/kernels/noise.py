@@ -1,4 +1,4 @@
-"""x0 W without x0: the prior is drawn a few samples at a time, multiplied, and drawn again in the backward pass."""
+"""x0 W without storing x0: noise is drawn for a few samples at a time, multiplied, and redrawn in the backward pass."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from dbtm.simplex.coupling import ot_cost
 from dbtm.simplex.noise import Noise
 
 BUDGET = 2**29  # bytes of noise that may exist at once
-ALIGN = 64  # columns: products over rows that are no multiple of 16 bytes take a slow path on GPUs
+ALIGN = 64  # columns: GPUs use slow matrix products if rows are not a multiple of 16 bytes
 
 
 def embed(noise: Noise, weight_VD: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def embed(noise: Noise, weight_VD: Tensor) -> Tensor:
 
 
 def coupling_cost(noise: Noise, tokens_BL: Tensor, target_BL: Tensor) -> Tensor:
-    """`simplex.ot_cost`, (B, B), from the numbers of x0 that it needs."""
+    """`simplex.ot_cost`, (B, B), from only the needed entries of x0."""
     if not no_triton(noise.key.is_cuda, noise.dtype, 0):
         from dbtm.kernels import triton_noise
 
@@ -39,7 +39,7 @@ def draw(noise: Noise, dtype: torch.dtype, columns: int | None = None) -> Tensor
 
 
 def _chunks(noise: Noise, dtype: torch.dtype, columns: int):
-    """(rows, x0 of these rows) for as many samples at a time as the budget holds."""
+    """(rows, x0 of these rows) for as many samples at a time as fit the budget."""
     at_once = max(1, BUDGET // (noise.length * columns * dtype.itemsize))
     for first in range(0, len(noise), at_once):
         rows = slice(first, min(first + at_once, len(noise)))
@@ -47,7 +47,7 @@ def _chunks(noise: Noise, dtype: torch.dtype, columns: int):
 
 
 class _Embed(torch.autograd.Function):
-    """x0 W with the gradient x0^T g towards W."""
+    """x0 W with the gradient x0^T g of W."""
 
     @staticmethod
     def forward(ctx, noise: Noise, weight_VD: Tensor) -> Tensor:

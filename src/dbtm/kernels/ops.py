@@ -1,9 +1,9 @@
-"""The Triton attention as PyTorch operators, `torch.ops.dbtm.*`: what autograd and torch.compile see of it.
+"""The Triton attention as PyTorch operators, `torch.ops.dbtm.*`, for autograd and torch.compile.
 
-They are opaque custom operators (`torch.library.custom_op`) rather than `triton_op`s. There is nothing around an
-attention that a compiler would fuse into it, so an opaque node with declared shapes costs nothing; `triton_op` wants
-compiled kernels, which the interpreter's are not, so the tests on a CPU would run other code than a GPU does. A custom
-operator also hides the import of Triton from the compiler: this module imports without it.
+They are opaque custom operators (`torch.library.custom_op`) rather than `triton_op`s. A compiler would fuse nothing
+into attention, so an opaque node with declared shapes costs nothing. `triton_op` needs compiled kernels, which the
+interpreter does not have, so the tests on a CPU would run different code than a GPU. A custom operator also hides the
+import of Triton from the compiler: this module imports without Triton.
 """
 
 import torch
@@ -23,7 +23,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, softcap: float) -> tuple[Tensor, 
 def attention_dual(
     q: Tensor, k: Tensor, v: Tensor, dq: Tensor, dk: Tensor, dv: Tensor, softcap: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Value o, tangent do and log-sum-exp, in one pass. Only o is differentiable, and only towards q, k, v."""
+    """Value o, tangent do and log-sum-exp, in one pass. Only o is differentiable, and only with respect to q, k, v."""
     from dbtm.kernels import triton_attention
 
     o, do, lse = triton_attention.forward(q, k, v, (dq, dk, dv), softcap)
@@ -35,14 +35,14 @@ def attention_dual(
 def attention_backward(
     go: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, softcap: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The value's gradients towards q, k, v."""
+    """The value's gradients of q, k, v."""
     from dbtm.kernels import triton_attention
 
     return triton_attention.backward(go, q, k, v, o, lse, softcap)
 
 
 def like_heads(x: Tensor) -> Tensor:
-    """An empty (B, H, L, d) tensor that lies in memory as (B, L, H, d): what the output projection flattens freely."""
+    """An empty (B, H, L, d) tensor, stored as (B, L, H, d): the output projection flattens it without a copy."""
     B, H, L, d = x.shape
     return x.new_empty(B, L, H, d).transpose(1, 2)
 
@@ -71,7 +71,7 @@ def _save(ctx, inputs, output):
 
 
 def _backward(ctx, go, *_):
-    """A tangent is a constant of the loss (it stands in a stop-gradient), so both operators share the value's."""
+    """A tangent is a constant of the loss (inside a stop-gradient), so both operators share the value's backward."""
     if go is None:
         return (None,) * (3 + ctx.other_inputs)
     return *attention_backward(go, *ctx.saved_tensors, ctx.softcap), *([None] * ctx.other_inputs)

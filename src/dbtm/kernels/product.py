@@ -1,4 +1,4 @@
-"""Matrix products that keep their sums."""
+"""Matrix products with float32 results."""
 
 import torch
 from torch import Tensor

@@ -1,6 +1,6 @@
-"""Attention value and tangent in plain PyTorch: the specification every other backend is tested against.
+"""Attention value and tangent in plain PyTorch: the reference that every other backend is tested against.
 
-Inputs narrower than float32 are widened first, so only the inputs and the result are rounded to them.
+Inputs narrower than float32 are widened first, so only the inputs and the result are rounded to their dtype.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 
 def widen(*tensors: Tensor) -> list[Tensor]:
-    """The tensors in float32, or wider where they are."""
+    """The tensors in float32, or in their wider dtype."""
     return [x.to(torch.promote_types(x.dtype, torch.float32)) for x in tensors]
 
 
@@ -31,8 +31,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, softcap: float = 0.0) -> Tensor:
 
 
 def softmax(s: Tensor) -> Tensor:
-    """Over the last axis. In forward mode it is written out: the derivative of PyTorch's own overwrites a tensor that a
-    backward pass through it needs.
+    """Softmax over the last axis. In forward mode it is written out: the derivative of PyTorch's softmax overwrites a
+    tensor that its backward pass needs.
     """
     if torch.compiler.is_compiling() or forward_ad.unpack_dual(s).tangent is None:
         return s.softmax(-1)

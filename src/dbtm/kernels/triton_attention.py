@@ -12,7 +12,7 @@ from dbtm.kernels.triton_kernels import backward_kv_kernel, backward_q_kernel, f
 
 @dataclass(frozen=True)
 class Tiles:
-    """Rows a program owns, rows it takes at a time from the other side, warps, and depth of the load pipeline."""
+    """Rows owned by a program, rows read at a time from the other side, warps, and stages of the load pipeline."""
 
     own: int
     other: int
@@ -23,10 +23,10 @@ class Tiles:
 def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> Tiles:
     """Tile sizes by kernel ("value", "dual", "backward_q", "backward_kv").
 
-    A fixed table rather than autotuning: the same sums in the same order in every run. For heads up to 64 at half
-    precision it is what was best overall at five sizes (results/attention-tiles.json). The rest follows from registers:
-    a program keeps its accumulators (own x head_dim, one or two of them) and the logits with their tangents (own x
-    other, two or three) in float32, 255 registers a thread at most.
+    A fixed table rather than autotuning: every run adds in the same order. For heads up to 64 at half precision, the
+    entries were the best overall at five sizes (results/attention-tiles.json). The others follow from the limit of 255
+    registers per thread: a program keeps its accumulators (own x head_dim, one or two) and the logits with their
+    tangents (own x other, two or three) in float32.
     """
     if dtype == torch.float32:  # plain multiply-adds, no tensor cores: a thread holds whole rows of its operands
         return Tiles(16, 16, 4, 1) if head_dim <= 64 else Tiles(16, 16, 8, 1)
@@ -41,12 +41,12 @@ def tiles(kernel: str, head_dim: int, dtype: torch.dtype) -> Tiles:
 
 
 def dense_rows(x: Tensor) -> Tensor:
-    """x itself where its last axis is dense, as the kernels read it; views of (B, L, 3, H, d) pass without a copy."""
+    """x itself if its last axis is dense, as the kernels need; views of (B, L, 3, H, d) are not copied."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def constants(x: Tensor, softcap: float) -> dict[str, object]:
-    """What all kernels are compiled for."""
+    """The compile-time constants of all kernels."""
     d = x.shape[-1]
     return {
         "SCALE": d**-0.5,
@@ -58,7 +58,7 @@ def constants(x: Tensor, softcap: float) -> dict[str, object]:
 
 
 def grid(x: Tensor, block: int) -> tuple[int]:
-    """One program a block of rows of one head."""
+    """One program per block of rows of one head."""
     B, H, L, _ = x.shape
     return (triton.cdiv(L, block) * B * H,)
 
@@ -94,10 +94,10 @@ def forward(
 def backward(
     go: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, softcap: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the value towards q, k, v, from the gradient go of o: logits recomputed, no atomics.
+    """Gradients of the value with respect to q, k, v, from the gradient go of o: logits recomputed, no atomics.
 
     Without a softcap PyTorch's flash attention could do it from the same o and log-sum-exp; on an H200 it is no faster
-    at three of the sizes measured, and as fast at the fourth (results/attention-tiles.json).
+    at three of the measured sizes, and as fast at the fourth (results/attention-tiles.json).
     """
     go, q, k, v = dense_rows(go), dense_rows(q), dense_rows(k), dense_rows(v)
     gq, gk, gv, delta = like_heads(q), like_heads(k), like_heads(v), torch.empty_like(lse)

@@ -9,11 +9,11 @@ from torch import Tensor
 from dbtm.kernels import triton_delta_kernels as kernels
 from dbtm.kernels.delta_ops import chunk_size, kept_dtype, like_inputs, like_output
 
-COLUMNS = 32  # of the state that one program of the pass carries: enough programs where heads are few
+COLUMNS = 32  # columns of the state per program of the pass: enough programs even for few heads
 
 
 class Launch:
-    """Sizes of a call: three times (B, H, L, d) in chunks of C, in the given directions; and how products are made."""
+    """Sizes of a call, (3, B, H, L, d) in chunks of C, in the given directions; and the precision of products."""
 
     def __init__(self, qkv: Tensor, directions: Sequence[bool]):
         _, B, self.H, self.L, self.d = qkv.shape
@@ -22,30 +22,30 @@ class Launch:
         self.reversed = sum(1 << i for i, reverse in enumerate(directions) if reverse)
         self.lead = (len(directions), B, self.H)
         self.qkv = qkv if qkv.stride(-1) == 1 and torch.empty_like(qkv).stride() == qkv.stride() else qkv.contiguous()
-        self.exact = "ieee" if torch.version.hip else "tf32x3"  # three TF32 products make a float32's
+        self.exact = "ieee" if torch.version.hip else "tf32x3"  # three TF32 products give float32 accuracy
         highest = torch.get_float32_matmul_precision() == "highest" or torch.version.hip
         self.precision = "bf16" if qkv.dtype == torch.bfloat16 else self.exact if highest else "tf32"
         self.kept = kept_dtype(qkv.dtype)
         self.block = max(16, triton.next_power_of_2(self.d))
 
     def like(self, tangents: Tensor) -> Tensor:
-        """Tangents with the strides of q, k and v: the kernels take the same for all."""
+        """Tangents with the strides of q, k and v: the kernels use the same strides for all."""
         if tangents.stride() == self.qkv.stride():
             return tangents
         return torch.empty_like(self.qkv).copy_(tangents)
 
     def blocks(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Room for what lies between kernels, one block a chunk."""
+        """An empty tensor for intermediate results, one block per chunk."""
         return self.qkv.new_empty((*self.lead, self.n, *shape), dtype=dtype or self.kept)
 
     def warps(self) -> int:
-        """Four or more share a warp group's product, which on Hopper reads beyond tiles as narrow as a small head's
-        (triton-lang/triton#10629): those go without, and so do short chunks.
+        """With four or more warps, a Hopper GPU uses warp-group products, which read beyond the narrow tiles of small
+        heads (triton-lang/triton#10629). Small heads and short chunks use fewer.
         """
         return 4 if min(self.block, self.C) >= 64 else 2
 
     def chunks(self, kernel, *tensors: Tensor) -> None:
-        """One program a chunk."""
+        """One program per chunk."""
         with torch.cuda.device_of(self.qkv):
             kernel[self.parts, self.n](
                 *tensors, self.L, self.H, self.heads, self.reversed, self.qkv.stride()[1:4],
@@ -62,7 +62,7 @@ class Launch:
         return out
 
     def states(self, through: Tensor, P: Tensor, Z: Tensor, back: bool = False) -> Tensor:
-        """The pass over chunks: the state that enters each, or from the end."""
+        """The pass over chunks: the state before each, or backwards from the last chunk."""
         S = torch.empty_like(Z)
         with torch.cuda.device_of(self.qkv):
             kernels.pass_kernel[self.parts, triton.cdiv(self.d, COLUMNS)](
@@ -75,7 +75,7 @@ class Launch:
 def forward(
     qkv: Tensor, gates: Sequence[Tensor], tangents: Sequence[Tensor], directions: Sequence[bool]
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor]:
-    """o, do where tangents (dqkv, dg, dbeta) are given, and what the gradient needs: (I + N)^-1, U, S."""
+    """o, do if tangents (dqkv, dg, dbeta) are given, and (I + N)^-1, U, S for the gradient."""
     to = Launch(qkv, directions)
     (q, k, v), (g, beta) = to.qkv, (x.contiguous() for x in gates)
     C, d = to.C, to.d
@@ -88,7 +88,7 @@ def forward(
         return o, None, inverse, U, S
     dqkv, *dgates = tangents
     (dq, dk, dv), (dg, dbeta) = to.like(dqkv), (x.contiguous() for x in dgates)
-    dU, dZ, do = alone, Z, torch.empty_like(o)  # the memory of what has been used
+    dU, dZ, do = alone, Z, torch.empty_like(o)  # reuse memory that is no longer needed
     to.chunks(kernels.tangent_chunk_kernel, k, v, g, beta, dk, dv, dg, dbeta, inverse, U, S, dU, dZ)
     dS = to.states(through, P, dZ)
     to.chunks(kernels.tangent_output_kernel, q, k, g, dq, dk, dg, W, U, S, dU, dS, do)
@@ -98,7 +98,7 @@ def forward(
 def backward(
     go: Tensor, qkv: Tensor, gates: Sequence[Tensor], inverse: Tensor, U: Tensor, S: Tensor, directions: Sequence[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients towards qkv, g, beta, of each direction."""
+    """Gradients of qkv, g, beta, per direction."""
     to = Launch(qkv, directions)
     (q, k, v), (g, beta) = to.qkv, (x.contiguous() for x in gates)
     go = go.transpose(2, 3).contiguous()

@@ -1,8 +1,8 @@
-"""What the kernels of the delta rule do with one chunk: find it, read and write it, multiply, and its decays.
+"""One chunk in the kernels of the delta rule: its addresses, loads and stores, products, and decays.
 
-PRECISION says how products are made: of bfloat16, or of float32 as "tf32", "tf32x3" or "ieee". They are summed in
-float32 in any case, and what lies between kernels is bfloat16 or float32 with them. Gates, decays and inverses are
-float32 always, and an inverse is never multiplied in less than TF32.
+PRECISION selects the products: bfloat16, or float32 as "tf32", "tf32x3" or "ieee". Sums are always float32.
+Intermediate results are bfloat16 or float32 accordingly. Gates, decays and inverses are always float32, and products
+with an inverse use at least TF32.
 """
 
 import torch
@@ -11,13 +11,13 @@ import triton.language as tl
 
 from dbtm.kernels.triton_kernels import dot as wide_dot
 
-SOLVE = tl.constexpr("ieee" if torch.version.hip else "tf32")  # most of AMD's chips have no TF32
+SOLVE = tl.constexpr("ieee" if torch.version.hip else "tf32")  # most AMD chips have no TF32
 
 
 @triton.jit
 def places(L, HEADS, REVERSED, C: tl.constexpr):
-    """Of this program: the number of its chunk, its direction and head as one number, the positions of the chunk's
-    rows, and which of them are inside.
+    """This program's chunk number, its direction and head as one number, the positions of the chunk's rows, and which
+    of them are inside the sequence.
     """
     part = tl.program_id(0).to(tl.int64)
     index = tl.program_id(1) * C + tl.arange(0, C)
@@ -28,27 +28,27 @@ def places(L, HEADS, REVERSED, C: tl.constexpr):
 
 @triton.jit
 def input_at(part, at, L, H, HEADS, strides):
-    """Where the chunk's rows begin in an input, and where its gates lie."""
+    """Offsets of the chunk's rows and of its gates in an input."""
     head = part % HEADS
     return head // H * strides[0] + head % H * strides[1] + at * strides[2], head * L + at
 
 
 @triton.jit
 def result_at(part, at, L, H, D: tl.constexpr, TENSORS: tl.constexpr):
-    """Where they begin in a result that lies as (directions, B, L, TENSORS, H, d)."""
+    """Offsets of the chunk's rows in a result stored as (directions, B, L, TENSORS, H, d)."""
     return ((part // H * L + at) * TENSORS * H + part % H) * D
 
 
 @triton.jit
 def rows_of(ptr, rows, inside, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """The chunk's rows, (C, BLOCK_D)."""
+    """Load the chunk's rows, (C, BLOCK_D)."""
     d = tl.arange(0, BLOCK_D)
     return tl.load(ptr + rows[:, None] + d[None, :], mask=inside[:, None] & (d[None, :] < D), other=0.0)
 
 
 @triton.jit
 def write_rows(ptr, x, rows, inside, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """`rows_of`, the other way."""
+    """Store the chunk's rows."""
     d = tl.arange(0, BLOCK_D)
     mask = inside[:, None] & (d[None, :] < D)
     tl.store(ptr + rows[:, None] + d[None, :], x.to(ptr.dtype.element_ty), mask=mask)
@@ -56,20 +56,20 @@ def write_rows(ptr, x, rows, inside, D: tl.constexpr, BLOCK_D: tl.constexpr):
 
 @triton.jit
 def gates_of(ptr, gates, inside):
-    """The chunk's entries of a gate, (C,)."""
+    """Load the chunk's entries of a gate, (C,)."""
     return tl.load(ptr + gates, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def block_of(ptr, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
-    """The chunk's block of a (..., n, ROWS, COLUMNS) tensor."""
+    """Load the chunk's block of a (..., n, ROWS, COLUMNS) tensor."""
     r, c = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
     return tl.load(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, mask=(r < ROWS) & (c < COLUMNS), other=0.0)
 
 
 @triton.jit
 def write_block(ptr, x, chunk, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
-    """`block_of`, the other way."""
+    """Store the chunk's block."""
     r, c = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
     mask = (r < ROWS) & (c < COLUMNS)
     tl.store(ptr + chunk * ROWS * COLUMNS + r * COLUMNS + c, x.to(ptr.dtype.element_ty), mask=mask)
@@ -86,13 +86,13 @@ def dot(a, b, PRECISION: tl.constexpr):
 
 @triton.jit
 def solve(inverse, b, PRECISION: tl.constexpr):
-    """A product with an inverse, which is not rounded to bfloat16."""
+    """A product with an inverse; the inverse is not rounded to bfloat16."""
     return dot(inverse, b, SOLVE if PRECISION == "bf16" else PRECISION)
 
 
 @triton.jit
 def running(g):
-    """The running sum of g in float64 (see `delta`), as a sum of two float32, and its last value."""
+    """The cumulative sum of g in float64 (see `delta`), as a sum of two float32, and its last value."""
     gamma = tl.cumsum(g.to(tl.float64), 0)
     high = gamma.to(tl.float32)
     return high, (gamma - high.to(tl.float64)).to(tl.float32), tl.sum(g.to(tl.float64), 0)
@@ -100,7 +100,7 @@ def running(g):
 
 @triton.jit
 def to_last(high, low, last):
-    """What the running sum has yet to gain, (C, 1)."""
+    """The difference of the last cumulative sum and each one, (C, 1)."""
     return (last - high.to(tl.float64) - low.to(tl.float64)).to(tl.float32)[:, None]
 
 
@@ -121,6 +121,6 @@ def decays(g, C: tl.constexpr):
 
 @triton.jit
 def below(x, C: tl.constexpr):
-    """What stands below the diagonal."""
+    """The strictly lower triangle."""
     i = tl.arange(0, C)
     return tl.where(i[:, None] > i[None, :], x, 0.0)

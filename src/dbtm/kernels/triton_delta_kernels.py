@@ -1,15 +1,15 @@
 """The chunked delta rule in Triton, in the notation of `delta`: one program holds one chunk of one head and direction.
 
     scores_kernel -> inverse_kernel -> chunk_kernel -> pass_kernel -> output_kernel             value
-    tangent_chunk_kernel -> pass_kernel -> tangent_output_kernel                                tangent, beside it
+    tangent_chunk_kernel -> pass_kernel -> tangent_output_kernel                                tangent, after the value
     gradient_chunk_kernel -> pass_kernel, last chunk first
                           -> gradient_state_kernel -> gradient_output_kernel                    gradient
 
-q, k, v and their tangents are (B, H, L, d) with the same strides, whatever they are, and a dense last axis; gates are
-dense. Results have one part a direction: o and do lie as (directions, B, L, H, d), and gradients as
-(directions, B, L, 3, H, d). Positions beyond L count as zeros, and a direction that scans from the end reads them in
-its own order. What lies between kernels is in the order of the scan, (directions, B, H, n, ...). D and its like are
-made anew wherever they are needed: the products cost less than memory would. No kernel writes what it reads.
+q, k, v and their tangents are (B, H, L, d) with any common strides and a dense last axis; gates are dense. Results have
+one part per direction: o and do are stored as (directions, B, L, H, d), and gradients as (directions, B, L, 3, H, d).
+Positions beyond L count as zeros. A reverse direction reads positions in its scan order. Intermediate results are in
+scan order, (directions, B, H, n, ...). D and similar matrices are recomputed where needed: the products cost less than
+memory traffic. No kernel writes to its inputs.
 """
 
 import triton
@@ -39,7 +39,7 @@ def scores_kernel(
     k_ptr, g_ptr, beta_ptr, n_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """N = beta D k k^T below the diagonal."""
+    """N = beta D k k^T, strictly lower triangular."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
     rows, gates = input_at(part, at, L, H, HEADS, strides)
     k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
@@ -50,7 +50,7 @@ def scores_kernel(
 
 @triton.jit
 def next_row(M, n_ptr, i, C: tl.constexpr):
-    """Row i of a block's (I + N)^-1 is e_i - sum_{j < i} N_ij row_j: substitution."""
+    """Row i of a block's (I + N)^-1 by substitution: e_i - sum_{j < i} N_ij row_j."""
     index = tl.arange(0, 16)
     row = (index == i) - tl.sum(tl.load(n_ptr + i * C + index)[:, None] * M, 0)
     return tl.where(index[:, None] == i, row[None, :], M)
@@ -58,8 +58,8 @@ def next_row(M, n_ptr, i, C: tl.constexpr):
 
 @triton.jit
 def inverse_kernel(n_ptr, inverse_ptr, C: tl.constexpr, PRECISION: tl.constexpr):
-    """(I + N)^-1 for C = 16, 32, 64, in blocks of 16: those on the diagonal by substitution, side by side; those below
-    by -B^-1 L A^-1, from pairs of neighbours to pairs of pairs. One warp holds all of it, so that no row waits.
+    """(I + N)^-1 for C = 16, 32, 64, in blocks of 16: diagonal blocks by substitution, in parallel; those below by
+    -B^-1 L A^-1, first in pairs of blocks, then in pairs of pairs. One warp holds everything, so that no row waits.
     """
     begin = tl.program_id(0).to(tl.int64) * C * C
     index = tl.arange(0, 16)
@@ -104,10 +104,10 @@ def inverse_kernel(n_ptr, inverse_ptr, C: tl.constexpr, PRECISION: tl.constexpr)
 
 @triton.jit
 def transition(inverse, k, beta, start, end, PRECISION: tl.constexpr):
-    """W, and P without its diagonal e^Gamma_C: what the chunk does to the state that enters it beside fading it.
+    """W, and P without its diagonal e^Gamma_C: the chunk's transition of the state apart from its decay.
 
-    The pass takes the diagonal from `through`. Rounded to bfloat16 with the rest, a slow decay would be off by the same
-    factor in every chunk, and one close to 1 would be none.
+    The pass takes the diagonal from `through`. If P were rounded to bfloat16 with its diagonal, a slow decay would be
+    off by the same factor in every chunk, and a decay close to 1 would vanish.
     """
     W = solve(inverse, beta * start * k, PRECISION)
     return W, -dot(tl.trans(end * k), W, PRECISION)
@@ -119,7 +119,7 @@ def chunk_kernel(
     L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """W, U as if the chunk began empty, and `through`, P, Z of the pass."""
+    """W, U for a zero state before the chunk, and `through`, P, Z of the pass."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
     rows, gates = input_at(part, at, L, H, HEADS, strides)
     k, v = rows_of(k_ptr, rows, inside, D, BLOCK_D), rows_of(v_ptr, rows, inside, D, BLOCK_D)
@@ -140,7 +140,7 @@ def pass_kernel(
     through_ptr, p_ptr, z_ptr, s_ptr, CHUNKS: tl.constexpr, BACK: tl.constexpr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """S_{c+1} = P_c S_c + Z_c from S_0 = 0 for one head and BLOCK_M columns of its state, one chunk after the other;
+    """S_{c+1} = P_c S_c + Z_c from S_0 = 0 for one head and BLOCK_M columns of its state, chunk by chunk;
     BACK: S_{c-1} = P_c^T S_c + Z_c, from the last chunk to the first.
     """
     head = tl.program_id(0).to(tl.int64) * CHUNKS
@@ -162,7 +162,7 @@ def output_kernel(
     q_ptr, k_ptr, g_ptr, w_ptr, alone_ptr, s_ptr, u_ptr, o_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """U of the chunk as it began, and o."""
+    """U of the chunk with its state S, and o."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
     rows, gates = input_at(part, at, L, H, HEADS, strides)
     q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
@@ -180,7 +180,7 @@ def tangent_chunk_kernel(
     inverse_ptr, u_ptr, s_ptr, du_ptr, dz_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dU as if dS were 0 at the start of the chunk, and dZ."""
+    """dU for dS = 0 before the chunk, and dZ."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
     rows, gates = input_at(part, at, L, H, HEADS, strides)
     k, dk = rows_of(k_ptr, rows, inside, D, BLOCK_D), rows_of(dk_ptr, rows, inside, D, BLOCK_D)
@@ -193,7 +193,7 @@ def tangent_chunk_kernel(
     kk = dot(k, tl.trans(k), PRECISION) * decay
     dN = below(dbeta * kk + beta * ((dk_k + tl.trans(dk_k)) * decay + differences(high, low) * kk), C)
     U = block_of(u_ptr, chunk, C, D, C, BLOCK_D)
-    dR = -dot(dN, U, PRECISION)  # with dN U taken off already
+    dR = -dot(dN, U, PRECISION)  # with dN U already subtracted
     S = block_of(s_ptr, chunk, D, D, BLOCK_D, BLOCK_D)
     dR += dbeta * (rows_of(v_ptr, rows, inside, D, BLOCK_D) - dot(start * k, S, PRECISION))
     dk += dgamma * k
@@ -235,7 +235,7 @@ def gradient_chunk_kernel(
     L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradient towards U through o, P again, and what o adds to the gradient towards the state before the chunk."""
+    """The gradient of U through o, P recomputed, and the gradient through o of the state before the chunk."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
     rows, gates = input_at(part, at, L, H, HEADS, strides)
     q, k = rows_of(q_ptr, rows, inside, D, BLOCK_D), rows_of(k_ptr, rows, inside, D, BLOCK_D)
@@ -257,7 +257,7 @@ def gradient_state_kernel(
     gr_ptr, gv_ptr, k_part_ptr, gamma_part_ptr, beta_part_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients towards R and v, and what those towards k, Gamma and beta have from the states S and S'."""
+    """The gradients of R and v, and the part through the states S and S' of those of k, Gamma and beta."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
     rows, gates = input_at(part, at, L, H, HEADS, strides)
     k = rows_of(k_ptr, rows, inside, D, BLOCK_D)
@@ -291,7 +291,7 @@ def gradient_output_kernel(
     gq_ptr, gk_ptr, gg_ptr, gbeta_ptr, L, H, HEADS, REVERSED, strides,
     C: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The rest: through N and q k^T, and towards g from that towards Gamma."""
+    """The remaining gradients: through N and q k^T, and of g from the gradient of Gamma."""
     chunk, part, at, inside = places(L, HEADS, REVERSED, C)
     rows, gates = input_at(part, at, L, H, HEADS, strides)
     i, grads = tl.arange(0, C), result_at(part, at, L, H, D, 3)
@@ -299,7 +299,7 @@ def gradient_output_kernel(
     beta = gates_of(beta_ptr, gates, inside)[:, None]
     start, _, _, decay = decays(gates_of(g_ptr, gates, inside), C)
     U = block_of(u_ptr, chunk, C, D, C, BLOCK_D)
-    # N = beta D k k^T below the diagonal
+    # N = beta D k k^T, strictly lower triangular
     kk = dot(k, tl.trans(k), PRECISION) * decay
     gN = -below(dot(block_of(gr_ptr, chunk, C, D, C, BLOCK_D), tl.trans(U), PRECISION), C)
     gbeta = tl.sum(gN * kk, 1) + tl.load(beta_part_ptr + chunk * C + i)

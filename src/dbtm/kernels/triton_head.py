@@ -1,7 +1,7 @@
-"""One chunk of the head's losses in a Triton kernel: logits and tangents are read three times over.
+"""One chunk of the head's losses in a Triton kernel: logits and tangents are read three times.
 
-In plain PyTorch the same formulas (losses/head.py) cross the (n, V) chunk about fifteen times, which would take longer
-than the four matrix products around them.
+In plain PyTorch the same formulas (losses/head.py) read the (n, V) chunk about fifteen times, which takes longer than
+the four matrix products around them.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOWEST = tl.constexpr(-1e38)  # below every logit; finite, so that a column that has seen none yields no nan
+LOWEST = tl.constexpr(-1e38)  # below every logit; finite, so that a column without logits gives no nan
 
 
 @triton.jit
@@ -51,11 +51,11 @@ def row_kernel(
     GRADIENT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One row a program: V logits in COLUMNS columns of memory, with a gradient of 0 in those beyond.
+    """One row per program: V logits in COLUMNS columns of memory; the gradient of further columns is 0.
 
     Pass 1: maximum, argmax, l = sum exp(f - m), mean of df under T. Pass 2: the squares. Pass 3: the gradient. Each
-    needs the sums of the one before; expanding the squares instead would cancel in float32. Within a pass every column
-    of a block keeps sums of its own, which meet at the end: threads wait for each other once a pass.
+    needs the sums of the previous one; expanding the squares instead would cancel in float32. Within a pass every
+    column of a block has its own sums, which are added at the end: threads synchronize once per pass.
     """
     row = tl.program_id(0)
     f_ptr += row.to(tl.int64) * COLUMNS
@@ -77,7 +77,7 @@ def row_kernel(
     m = tl.max(tops, 0)
     shrink = tl.exp(tops - m)
     l, mean = tl.sum(ls * shrink, 0), 0.0
-    best = tl.minimum(tl.min(tl.where(tops == m, best, V), 0), V - 1)  # an index also where all logits are nan
+    best = tl.minimum(tl.min(tl.where(tops == m, best, V), 0), V - 1)  # a valid index even if all logits are nan
     if TANGENT:
         mean = tl.sum(means * shrink, 0) / l
 
@@ -131,8 +131,8 @@ def row_terms(
     gradient_dtype: torch.dtype | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Transport, endpoint, argmax, confidence and right of every row, as in `losses.head.row_terms`, from contiguous
-    float32 f and df, the constants (c, r, c', r') and a bias (V,); and, where a dtype is given for it, the gradient of
-    f. Rows may be longer than V: what stands beyond is not read.
+    float32 f and df, the constants (c, r, c', r') and a bias (V,); and the gradient of f, if its dtype is given. Rows
+    may be longer than V: further columns are not read.
     """
     c, r, endpoint_c, endpoint_r = adaptive
     n, columns = f.shape

@@ -7,10 +7,10 @@ Names: d* is a tangent, g* a gradient. For one head and one query, over the keys
     l = sum p_j,  r = sum p_j ds_j,  O = sum p_j v_j,  A = sum p_j (ds_j v_j + dv_j)      with p_j = exp(s_j - m)
     o = O / l,    do = A / l - (r / l) o
 
-so one pass over keys and values gives both; the running maximum m rescales the four sums when it moves. Tensors are
+so one pass over keys and values gives both; when the running maximum m changes, the four sums are rescaled. Tensors are
 (B, H, L, d) with any strides but a dense last axis; a program owns one block of one head's rows. Products accumulate in
-float32. Exponentials are taken in base 2, the hardware's own, so logits carry a factor log2(e). L is a constant of the
-compiled kernel, since a task has one length: where blocks divide it, no mask is left.
+float32. Exponentials are base 2, as in the hardware, so logits carry a factor log2(e). L is a compile-time constant,
+since a task has one length: if blocks divide it, there are no masks.
 """
 
 import torch
@@ -26,7 +26,7 @@ INLINE_PTX = tl.constexpr(not triton.knobs.runtime.interpret and torch.version.h
 def head_and_block(H, L: tl.constexpr, BLOCK: tl.constexpr):
     """This program's batch row, head, that head's start in a (B, H, L) tensor, and first row.
 
-    One grid axis for all: the others end at 65535 programs.
+    One grid axis for all: the others are limited to 65535 programs.
     """
     blocks: tl.constexpr = (L + BLOCK - 1) // BLOCK
     program = tl.program_id(0)
@@ -38,7 +38,7 @@ def head_and_block(H, L: tl.constexpr, BLOCK: tl.constexpr):
 def load_rows(
     base, strides, b, h, start, ROWS: tl.constexpr, L: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    """Rows of one head from `start` as a (ROWS, BLOCK_D) tile, zero beyond L and beyond the head's own width."""
+    """Rows of one head from `start` as a (ROWS, BLOCK_D) tile, zero beyond L and beyond the head's width."""
     rows, columns = start + tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     pointers = base + b * strides[0] + h * strides[1] + rows[:, None] * strides[2] + columns[None, :]
     if L % ROWS == 0 and HEAD_DIM == BLOCK_D:
@@ -52,7 +52,7 @@ def load_rows(
 def store_rows(
     base, strides, b, h, start, tile, ROWS: tl.constexpr, L: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    """The inverse of load_rows, in the dtype of the tensor."""
+    """Store the rows that `load_rows` loads, in the dtype of the tensor."""
     rows, columns = start + tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     pointers = base + b * strides[0] + h * strides[1] + rows[:, None] * strides[2] + columns[None, :]
     mask = (rows[:, None] < L) & (columns[None, :] < HEAD_DIM)
@@ -61,15 +61,15 @@ def store_rows(
 
 @triton.jit
 def dot(a, b, PRECISION: tl.constexpr):
-    """a b with float32 sums. PRECISION matters for float32 inputs only: "ieee" keeps all of their bits."""
-    if INTERPRETED:  # Triton's interpreter would multiply the bit patterns of bfloat16 as integers
+    """a b with float32 sums. PRECISION matters only for float32 inputs: "ieee" uses all their bits."""
+    if INTERPRETED:  # Triton's interpreter would multiply bfloat16 bit patterns as integers
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, input_precision=PRECISION)
 
 
 @triton.jit
 def reciprocal(x):
-    """1 / x of a float32 in [1, 2], to the last bit but one: one instruction, where a division takes a dozen."""
+    """1 / x of a float32 in [1, 2], up to its last bit: one instruction, while a division takes a dozen."""
     if INLINE_PTX:
         y = tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
     else:
@@ -81,8 +81,8 @@ def reciprocal(x):
 def cap(qk, SCALE: tl.constexpr, SOFTCAP: tl.constexpr):
     """Base-2 logits log2(e) s and the slope ds / d(q . k), from the products q . k.
 
-    With e = exp(-2 |x|) and u = 1 / (1 + e), tanh |x| = (1 - e) u and tanh' x = 4 e u^2: no overflow, and a slope that
-    keeps its digits however saturated the logit is.
+    With e = exp(-2 |x|) and u = 1 / (1 + e), tanh |x| = (1 - e) u and tanh' x = 4 e u^2: no overflow, and an accurate
+    slope for saturated logits too.
     """
     if SOFTCAP == 0.0:
         s = qk * (SCALE * LOG2E)
@@ -125,12 +125,12 @@ def forward_kernel(
     BLOCK_N: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """o, the base-2 log-sum-exp and, where TANGENT, do, of BLOCK_M queries: 2 products a block of keys, or 6.
+    """o, the base-2 log-sum-exp and, if TANGENT, do, of BLOCK_M queries: 2 products per block of keys, or 6.
 
-    Two measures keep a narrow dtype's rounding out of do, where A / l and (r / l) o may cancel. The sums l and r add
-    the rounded weights that multiply the values, so that do is exactly sum w_j (v_j - o) of some weights w. And ds is
-    taken relative to rho, its mean over the first block: do does not see a constant per query, but what all keys share
-    would cost p ds its digits.
+    Two measures reduce the rounding error of a narrow dtype in do, where A / l and (r / l) o may cancel. First, the
+    sums l and r add the same rounded weights that multiply the values, so do is exactly sum w_j (v_j - o) for some
+    weights w. Second, ds is taken relative to rho, its mean over the first block: a constant per query does not change
+    do, but a large part common to all keys would cost p ds its digits.
     """
     b, h, head, own = head_and_block(H, L, BLOCK_M)
     rows = own + tl.arange(0, BLOCK_M)
@@ -201,9 +201,9 @@ def backward_q_kernel(
     BLOCK_N: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """gq_i = sum_j gs_ij k_j with gs_ij = p_ij (go_i . v_j - delta_i) cap', of BLOCK_M queries: 3 products a block.
+    """gq_i = sum_j gs_ij k_j with gs_ij = p_ij (go_i . v_j - delta_i) cap', of BLOCK_M queries: 3 products per block.
 
-    It also leaves delta_i = go_i . o_i = sum_j p_ij (go_i . v_j) for backward_kv_kernel, which runs after it.
+    It also stores delta_i = go_i . o_i = sum_j p_ij (go_i . v_j) for backward_kv_kernel, which runs after it.
     """
     b, h, head, own = head_and_block(H, L, BLOCK_M)
     rows = own + tl.arange(0, BLOCK_M)
@@ -220,7 +220,7 @@ def backward_q_kernel(
         v = load_rows(v_ptr, v_strides, b, h, start, BLOCK_N, L, HEAD_DIM, BLOCK_D)
         s, slope = cap(dot(q, tl.trans(k), PRECISION), SCALE, SOFTCAP)
         p = tl.exp2(s - lse[:, None])
-        if L % BLOCK_N != 0:  # keys beyond L are zero rows, but p there may be infinite, and its product with 0 nan
+        if L % BLOCK_N != 0:  # keys beyond L are zero rows, but p may be infinite there, and inf * 0 is nan
             p = tl.where(keys[None, :] < L, p, 0.0)
         gs = p * (dot(go, tl.trans(v), PRECISION) - delta[:, None]) * slope
         gq += dot(gs.to(k.dtype), k, PRECISION)
@@ -253,9 +253,9 @@ def backward_kv_kernel(
     BLOCK_N: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """gv_j = sum_i p_ij go_i and gk_j = sum_i gs_ij q_i, of BLOCK_N keys: 4 products a block of queries.
+    """gv_j = sum_i p_ij go_i and gk_j = sum_i gs_ij q_i, of BLOCK_N keys: 4 products per block of queries.
 
-    Every matrix is held transposed, (keys, queries), so that it stands on the left of its product as it is.
+    Every matrix is held transposed, (keys, queries), so that it is the left factor of its product.
     """
     b, h, head, own = head_and_block(H, L, BLOCK_N)
     k = load_rows(k_ptr, k_strides, b, h, own, BLOCK_N, L, HEAD_DIM, BLOCK_D)

@@ -1,4 +1,4 @@
-"""The prior's numbers in a Triton kernel: SplitMix64 and Box-Muller as in `dbtm.core.rng`, without temporaries."""
+"""The prior's noise in a Triton kernel: SplitMix64 and Box-Muller as in `dbtm.core.rng`, without temporaries."""
 
 import torch
 import triton
@@ -30,7 +30,7 @@ def normals(key, word):
 
 @triton.jit
 def cos_sin(angle):
-    """Of angles from -pi to pi, where the hardware's own are good to 1e-6: two instructions in place of a hundred."""
+    """cos and sin of angles from -pi to pi, where the hardware's are accurate to 1e-6: two instructions, not 100."""
     if INLINE_PTX:
         cos = tl.inline_asm_elementwise("cos.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
         sin = tl.inline_asm_elementwise("sin.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
@@ -41,7 +41,7 @@ def cos_sin(angle):
 
 @triton.jit
 def draw_kernel(key_ptr, out_ptr, sigma, L, V, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
-    """BLOCK words of one row (b, l), two numbers each; a row of odd length shares a word with its neighbour."""
+    """BLOCK words of one row (b, l), two numbers each; a row of odd length shares a word with the next row."""
     row = tl.program_id(0).to(tl.int64)
     first = (row % L) * V  # the row's first entry among its sample's L V
     word = first // 2 + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
