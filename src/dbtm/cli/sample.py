@@ -108,12 +108,12 @@ def _generate(sampler: "Sampler", words: Words, run: bool, common: dict[str, Any
         InfillRequest,
         ProgramsRequest,
         SampleRequest,
+        hole_size,
         infill,
         sample,
         write_programs,
     )
     from dbtm.tasks.gsm8k.task import Gsm8k
-    from dbtm.tasks.text.given import HOLE_TOKENS
     from dbtm.tasks.text.task import Text
 
     task = sampler.task
@@ -125,7 +125,7 @@ def _generate(sampler: "Sampler", words: Words, run: bool, common: dict[str, Any
         if not run:
             raise UsageError("--no-run is for models that write programs: leave it out")
         if isinstance(task, Text) and words.given is None:
-            hole = words.hole or (None if words.infill is None else HOLE_TOKENS)
+            hole = hole_size(words.infill, words.hole)
             return infill(InfillRequest(parts=_parts(words), hole=hole, **common), sampler, progress)
         why = "and --given cannot be combined: leave one out"
         if not isinstance(task, Text):

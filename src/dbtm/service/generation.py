@@ -18,7 +18,7 @@ from dbtm.tasks.base import Task
 from dbtm.tasks.gsm8k.answers import verdict
 from dbtm.tasks.gsm8k.synthetic import held_out
 from dbtm.tasks.gsm8k.task import Gsm8k
-from dbtm.tasks.text.given import HOLE, around, check_utf8, extent, place, template
+from dbtm.tasks.text.given import HOLE, HOLE_TOKENS, around, check_utf8, extent, place, template
 from dbtm.tasks.text.task import Text
 
 OnRound = Callable[[Round], None]
@@ -168,6 +168,11 @@ def infill(
 def parts_of(prompt: str = "", suffix: str = "", infill: str | None = None) -> Sequence[str | None]:
     """The parts of a text: a hole between a prompt and a suffix, or a text with holes marked by underscores."""
     return around(prompt, suffix) if infill is None else template(infill)
+
+
+def hole_size(infill: str | None, hole: int | None) -> int | None:
+    """Tokens per hole of a text with holes, HOLE_TOKENS by default; None for the hole between a prompt and a suffix."""
+    return hole or (None if infill is None else HOLE_TOKENS)
 
 
 def given_parts(request: InfillRequest, sampler: Sampler) -> tuple[np.ndarray, np.ndarray]:

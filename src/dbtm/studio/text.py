@@ -47,7 +47,6 @@ async def write(request: Request) -> Response:
 def run_write(studio: Studio, job: Job, body: TextBody, model: str) -> dict[str, Any]:
     from dbtm.service import generation
     from dbtm.service.pages import LiveSample, samples_page
-    from dbtm.tasks.text.given import HOLE_TOKENS
 
     sampler = studio.shelf.load(model)
     common: dict[str, Any] = {
@@ -60,7 +59,7 @@ def run_write(studio: Studio, job: Job, body: TextBody, model: str) -> dict[str,
         sample = lambda *more: generation.sample(ask, sampler, *more)  # noqa: E731
     else:
         parts = generation.parts_of(body.prompt, body.suffix, body.infill)
-        hole = body.hole or (None if body.infill is None else HOLE_TOKENS)
+        hole = generation.hole_size(body.infill, body.hole)
         fill = generation.InfillRequest(parts=parts, hole=hole, **common)
         (tokens_L,), (given_L,) = generation.given_parts(fill, sampler)
         sample = lambda *more: generation.infill(fill, sampler, *more)  # noqa: E731
