@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "results" / "own.json"
+NARROW = {"top_p": 0.9}  # a second way to sample, beside the recipe's own
 PAIRS = {"(": ")", "[": "]"}
 
 
@@ -90,8 +91,8 @@ class Example:
 
 
 EXAMPLES = {
-    "sorted": Example("sorted.npy", 3_000, "is_sorted"),
-    "brackets": Example("brackets.txt", 4_000, "is_balanced"),
+    "sorted": Example("sorted.npy", 2_400, "is_sorted"),
+    "brackets": Example("brackets.txt", 5_000, "is_balanced"),
 }
 
 
@@ -113,8 +114,11 @@ def measure(
     run = find(run)
     metric = f"{Path(__file__).resolve()}:{example.metric}"
     count = 2000 if n >= 20_000 else 50
-    *_, result = evaluate_own(OwnEvaluationRequest(checkpoint=str(run), metric=metric, n=count, data=data))
+    request = OwnEvaluationRequest(checkpoint=str(run), metric=metric, n=count, data=data)
+    *_, result = evaluate_own(request)
     document = result.document()
+    *_, narrow = evaluate_own(replace(request, options=NARROW))
+    document["narrow"] = {"options": NARROW, "rows": narrow.document()["rows"]}
     document["data"]["metric"] = f"benchmarks/own.py:{example.metric}"
     document["model"].pop("checkpoint", None)
     config = json.loads((run / "config.json").read_text())

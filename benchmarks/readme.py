@@ -549,10 +549,16 @@ def own_examples() -> str:
     parts = []
     for name, found in read("own")["examples"].items():
         metric = found["data"]["metric"].rpartition(":")[2]
-        lines = [f"| {name}: `{metric}` | right rows | different rows | entropy |", "|---|---|---|---|"]
-        for row in found["rows"]:
-            title = "held-out rows" if row["kind"] == "held out" else f"{row['settings']['nfe']} NFE"
-            lines.append(f"| {title} | {row[metric]:.1%} | {row['distinct']:.1%} | {row['entropy']:.2f} |")
+        lines = [
+            f"| {name}: `{metric}` | right rows | different rows | entropy | right rows, `--top-p .9` | entropy |",
+            "|---|---|---|---|---|---|",
+        ]
+        for row, narrow in zip(found["rows"], found["narrow"]["rows"], strict=True):
+            title, cells = "held-out rows", "| | |"
+            if row["kind"] != "held out":
+                title = f"{row['settings']['nfe']} NFE"
+                cells = f"| {narrow[metric]:.1%} | {narrow['entropy']:.2f} |"
+            lines.append(f"| {title} | {row[metric]:.1%} | {row['distinct']:.1%} | {row['entropy']:.2f} {cells}")
         clock = f", {found['cpu_seconds']} s of CPU time" if "cpu_seconds" in found else ""
         about = f"{found['steps']:,} steps of {found['batch']}{clock}; {found['rows'][-1]['n']:,} samples."
         parts.append("\n".join([*lines, "", f"{found['rows_of_data']:,} rows of data, {about}"]))
