@@ -92,7 +92,7 @@ class Example:
 
 EXAMPLES = {
     "sorted": Example("sorted.npy", 2_400, "is_sorted"),
-    "brackets": Example("brackets.txt", 5_000, "is_balanced"),
+    "brackets": Example("brackets.txt", 3_800, "is_balanced"),
 }
 
 

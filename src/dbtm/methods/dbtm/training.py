@@ -321,8 +321,8 @@ class DBTM(Method[Config, Options]):
         return self.drawn_context(examples, START, ril.context, ril.spread) if ril.context else examples.prompt
 
     def drawn_context(self, examples: Examples, stream: int, least: float, share: float, late: float = 1.0) -> Tensor:
-        """The prompt and a share f of the positions, f from `least` to 1, uniform or, above `least`, from Beta(late, 1):
-        at random or, in a `share` of the rows, those that spread commits begin with.
+        """The prompt and a share of the positions, from `least` to 1: uniform, or Beta(late, 1) above `least`. They are
+        random or, in a `share` of the rows, those that spread commits begin with.
         """
         length, key_B = examples.tokens.shape[1], examples.key(stream)
         f_B = rng.uniform(rng.fold(key_B, 0), 1)[:, 0]
