@@ -1,4 +1,4 @@
-"""The chunked head equals the dense head with the losses written out: values, reads and gradients."""
+"""The chunked head equals the dense head with the written-out losses: values, constants per row and gradients."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ N, D, V = 23, 6, 11
 
 
 def draw(dtype=torch.float64, n=N, scale=1.0):
-    """h, dh, W, b, tokens, and weights that leave some rows to one term, some to both and some to none."""
+    """h, dh, W, b, tokens, and weights such that some rows have one term, some both and some none."""
     torch.manual_seed(0)
     h, dh = torch.randn(n, D, dtype=dtype), torch.randn(n, D, dtype=dtype)
     W, b = scale * torch.randn(V, D, dtype=dtype), torch.randn(V, dtype=dtype)
@@ -59,7 +59,7 @@ def test_equals_the_dense_head(adaptive, tangent, rows_at_once):
         assert not read.requires_grad
         torch.testing.assert_close(read[visited], expect[visited].detach(), **exact)
         assert (read[~visited] == skipped).all()
-    # the gradient of the loss comes from elsewhere, and not as a one
+    # the incoming gradient of the loss is not 1
     for g, w in zip(torch.autograd.grad(got.loss * 3, leaves), torch.autograd.grad(want * 3, leaves), strict=True):
         torch.testing.assert_close(g, w, **exact)
         assert w.abs().max() > 0
@@ -74,7 +74,7 @@ def test_no_row_has_a_weight():
 
 
 def test_rows_read_without_a_weight():
-    """Given rows are visited whatever they weigh, so that a rollout can read the scores of what it does not count."""
+    """Given rows are visited even with weight 0, so that a rollout can read the scores of positions without a loss."""
     leaves, dh, tokens, alpha, beta = draw()
     h, W, b = leaves
     want, *_, T = dense(leaves, dh, tokens, alpha, beta, Adaptive())
@@ -96,7 +96,7 @@ def test_no_gradient_is_computed_where_none_is_asked_for(monkeypatch):
 
 
 def test_bfloat16_states_with_float32_weights():
-    """Rounded products, wide sums: as near to float64 as the rounding of the logits' gradient allows."""
+    """Rounded products, wide sums: as close to float64 as the rounding of the logits' gradient allows."""
     (h, W, b), dh, tokens, alpha, beta = draw()
     narrow = [x.detach().to(torch.bfloat16) for x in (h, W, dh)]
     leaves = [x.double().requires_grad_() for x in (*narrow[:2], b.detach().float())]
@@ -114,13 +114,13 @@ def test_bfloat16_states_with_float32_weights():
 def test_chunk_sizes():
     assert rows_per_chunk(50257, torch.bfloat16, True, 2**30) == 1664  # 13 x 128 rows of 3 x 4 x 50257 bytes
     assert rows_per_chunk(50257, torch.float64, False, 1) == 1
-    assert rows_per_chunk(50257, torch.bfloat16, True) == 1536  # whatever they take
+    assert rows_per_chunk(50257, torch.bfloat16, True) == 1536  # MIN_CHUNK_ROWS exceed BUDGET
     assert rows_per_chunk(8192, torch.bfloat16, True) == 2688  # 2^28 bytes
 
 
 @pytest.mark.parametrize("tangent", [True, False])
 def test_operator_keeps_its_contract(tangent):
-    """Schema, fake tensors, autograd registration and AOT tracing, checked by PyTorch itself; and no break."""
+    """Schema, fake tensors, autograd registration and AOT tracing, checked by PyTorch itself; and no graph break."""
     leaves, dh, tokens, alpha, beta = draw()
     h, W, b = leaves
     dh = dh if tangent else None

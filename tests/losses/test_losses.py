@@ -12,7 +12,7 @@ from tests.nn.test_tangent import random_state
 pytestmark = pytest.mark.usefixtures("double")
 
 B, L, V = 3, 5, 6
-C, R = 0.7, 0.4  # c and r of the adaptive weight, away from their defaults
+C, R = 0.7, 0.4  # c and r of the adaptive weight, not their defaults
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_transport(logits):
 
 
 def test_transport_through_the_whole_map():
-    """d/dtheta of the loss with the tangent by hand equals the one with the tangent by torch.func.jvp."""
+    """d/dtheta of the loss is the same with our tangent and with the tangent of torch.func.jvp."""
     model, state = random_map(dropout=0.0, quality=None), random_state()
     z, dz = model.logits(*model.embed(state))
     got = reference.transport(z, dz).sum()
@@ -142,7 +142,7 @@ def test_refinement_losses(logits, tokens):
 
 
 def test_total_has_one_denominator():
-    """Whatever positions a term sums over: sums divided by the same count add up."""
+    """For any positions of a term: sums divided by the same count add up."""
     per_token, count = torch.rand(B, L), torch.tensor(11.0)
     assert losses.total(per_token, count).item() == pytest.approx(per_token.sum().item() / 11)
     parts = torch.rand(B, L) < 0.5

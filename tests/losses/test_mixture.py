@@ -1,4 +1,4 @@
-"""A mixture of products: reads in chunks against dense ones, and Joint - Fact where it is known."""
+"""A mixture of products: chunked terms against dense ones, and Joint - Fact where it is known."""
 
 import math
 

@@ -35,7 +35,7 @@ def test_it_is_its_definition(alpha, same):
 
 
 def test_single_precision_is_enough_at_both_ends():
-    """A vocabulary of text, alpha near 0 and near 1: float32 logits give what float64 ones do."""
+    """A vocabulary of text, alpha near 0 and near 1: float32 logits give the same result as float64 logits."""
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(4, 5_000, generator=generator, dtype=torch.float64)
     x, z = torch.tensor([1, 1, 7, 7]), torch.tensor([1, 2, 7, 9])
@@ -45,7 +45,7 @@ def test_single_precision_is_enough_at_both_ends():
 
 
 def test_one_token_is_predicted_best_by_its_prior_whatever_was_seen():
-    """The minimiser does not contain z's own evidence: for one token it is the prior, at every z."""
+    """The minimiser does not use the evidence of z itself: for one token it is the prior, at every z."""
     prior, alpha = torch.tensor([0.1, 0.2, 0.3, 0.1, 0.1, 0.15, 0.05], dtype=torch.float64), 0.5
     logits = prior.log().expand(V, V).clone().requires_grad_()  # a row for every z
     loss = torch.zeros((), dtype=torch.float64)

@@ -1,8 +1,8 @@
-"""The losses, each a function that carries its equation's label.
+"""The losses; each function names its equation's label.
 
-They return the loss per token, (B, L), float32 or wider. `total` sums it over the positions that count and divides by
-the common B * L_target, so that all terms share one scale. Training reads the head through `losses.head` and
-`losses.soft_head`; what they compute is written out in `losses.reference`.
+They return the loss per token, (B, L), float32 or wider. `total` sums over tokens and divides by the common
+B * L_target, so that all terms share one scale. Training uses the head through `losses.head` and `losses.soft_head`;
+`losses.reference` writes out the same formulas.
 """
 
 from dbtm.losses.adaptive import adaptive_weight

@@ -1,6 +1,6 @@
-"""Towards a frozen teacher with the student first: KL(student || teacher), in chunks of rows.
+"""Distillation from a frozen teacher by KL(student || teacher), in chunks of rows.
 
-This direction seeks a mode. Where several targets are drawn for one input, its optimum is their normalised geometric
+This direction is mode-seeking: with several targets drawn for one input, its optimum is their normalised geometric
 mean, not their mean.
 """
 

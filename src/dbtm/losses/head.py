@@ -1,4 +1,4 @@
-"""Head and losses in chunks of rows: no (N, V) logits, probabilities, tangents or one-hots for all rows at once.
+"""Head and losses in chunks of rows, without (N, V) logits, probabilities, tangents or one-hots for all rows at once.
 
 For every row n of the trunk state h with its tangent dh, with f = W h + b, df = W dh and T = softmax f,
 
@@ -6,14 +6,14 @@ For every row n of the trunk state h with its tangent dh, with f = W h + b, df =
     endpoint_n  = w' CE(T, x1)         w' = sg[(|T - x1|^2 + c')^-r']
     loss        = sum_n alpha_n transport_n + beta_n endpoint_n
 
-with row weights alpha, beta that hold masks, lambdas and the common denominator; they are constants, so the gradient of
-the loss is known as soon as a chunk's logits are:
+The row weights alpha, beta contain masks, lambdas and the common denominator. They are constants, so the gradient of
+the loss follows directly from a chunk's logits:
 
     d loss / d f_n = T (beta w' - 2 alpha w (dT - sum_j T_j dT_j)) - beta w' x1
 
-It is computed there and multiplied into the gradients of h, W and b on the spot; backward only scales them by the
-gradient of the loss. That makes 4 products of N x V x D (f, df, h's gradient, W's), where recomputing the logits in
-backward would make 6, for the price of W's gradient held in float32 from forward to backward.
+It is computed in the forward pass and multiplied into the gradients of h, W and b immediately; backward only scales
+them by the gradient of the loss. This takes 4 products of N x V x D (f, df, h's gradient, W's), while recomputing the
+logits in backward would take 6. The price is W's gradient held in float32 from forward to backward.
 """
 
 from typing import NamedTuple
@@ -31,9 +31,9 @@ MIN_CHUNK_ROWS = 1536  # smaller chunks make the weight-gradient update a bottle
 
 
 class HeadLosses(NamedTuple):
-    """The loss, and what is known of every row: constants, for named terms, commits and the quality head.
+    """The loss, and constants per row for named terms, commits and the quality head.
 
-    Rows that were not visited hold 0, and -1 as their argmax.
+    Rows that were not visited contain 0, and -1 as their argmax.
     """
 
     loss: Tensor  # () sum_n alpha_n transport_n + beta_n endpoint_n
@@ -65,13 +65,13 @@ def chunked_head(
     rows: Tensor | None = None,
     budget: int | None = None,
 ) -> HeadLosses:
-    """Losses and reads of the head over h (N, D), dh (N, D) or None, W (V, D), b (V,), tokens (N,), alpha, beta (N,).
+    """HeadLosses from h (N, D), dh (N, D) or None, W (V, D), b (V,), tokens (N,), alpha, beta (N,).
 
     Equal to `reference.transport` and `reference.endpoint` on the dense logits, weighted and summed. Only `rows` are
-    visited: by default those with a weight, found by a look at the weights that waits for the GPU; a caller who knows
-    the rows before the network runs (or wants to read others too) hands in their indices. Without dh there is no
-    transport.
-    Products take the dtype of h, sums are float32 or wider; float16 has too short a range for gradients this small.
+    visited. The default is all rows with a nonzero weight; finding them synchronizes with the GPU, so pass their
+    indices if they are known before the network runs. Pass further rows to get their constants too. Without dh there is
+    no transport. Products use the dtype of h, sums are float32 or wider; the range of float16 is too small for these
+    gradients.
     """
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (h, weight, bias))
     chunk = rows_per_chunk(weight.shape[0], h.dtype, dh is not None, budget)
@@ -94,7 +94,7 @@ def cross_entropy(
 
 @torch.no_grad()
 def predictions(trunk_BLD: Tensor, head: nn.Linear, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """(max T, argmax T), (B, L) each, at some positions, counted through the batch; 0 and -1 elsewhere."""
+    """(max T, argmax T), (B, L) each, at some positions, numbered through the batch; 0 and -1 elsewhere."""
     h = trunk_BLD.flatten(0, 1)
     nothing, tokens = h.new_zeros(len(h), dtype=torch.float32), h.new_zeros(len(h), dtype=torch.int64)
     read = chunked_head(h, None, head.weight, head.bias, tokens, nothing, nothing, rows=rows)
@@ -102,9 +102,9 @@ def predictions(trunk_BLD: Tensor, head: nn.Linear, rows: Tensor) -> tuple[Tenso
 
 
 def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int | None = None) -> int:
-    """As many rows as the budget holds of wide logits, their tangents and gradients: whole tiles of 128 if it can.
+    """The number of rows whose wide logits, tangents and gradients fit the budget: a multiple of 128 if possible.
 
-    Where none is given it is BUDGET, or what MIN_CHUNK_ROWS take.
+    The default budget is BUDGET, or the size of MIN_CHUNK_ROWS rows if that is larger.
     """
     row = vocab * torch.promote_types(dtype, torch.float32).itemsize * (3 if tangent else 2)
     rows = max(1, budget // row) if budget else max(MIN_CHUNK_ROWS, BUDGET // row)
@@ -112,7 +112,7 @@ def rows_per_chunk(vocab: int, dtype: torch.dtype, tangent: bool, budget: int | 
 
 
 class RowTerms(NamedTuple):
-    """The rows of one chunk: as in HeadLosses, and the gradient of the loss towards their logits where it is wanted."""
+    """The rows of one chunk: as in HeadLosses, and the loss's gradient with respect to their logits if requested."""
 
     transport: Tensor
     endpoint: Tensor
@@ -132,7 +132,7 @@ def row_terms(
     adaptive: Adaptive,
     wanted: bool,
 ) -> RowTerms:
-    """One chunk by the formulas above from f = W h, still without the bias, and df (n, V); it works in their memory."""
+    """One chunk by the formulas above from f = W h, without the bias, and df (n, V); both are overwritten."""
     top, argmax = f.add_(bias).max(-1)
     below_top = f.sub_(top[:, None]).gather(-1, tokens[:, None]).squeeze(-1)
     T = f.exp_()
@@ -173,9 +173,10 @@ def head_sweep(
     chunk: int,
     wanted: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """One sweep over chunks of rows: loss, the five reads, and the gradients towards h, W, b (empty unless wanted).
+    """One sweep over chunks of rows: loss, the five constants per row, and the gradients of h, W, b (empty unless
+    `wanted`).
 
-    An operator of its own, since the number of rows is known only when it runs: opaque to torch.compile, no break.
+    A custom operator, because the number of rows is known only at run time: opaque to torch.compile, no graph break.
     """
     wide = torch.promote_types(h.dtype, torch.float32)
     fused = h.is_cuda and not TRITON_LACKS and wide == torch.float32

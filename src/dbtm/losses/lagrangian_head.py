@@ -1,13 +1,13 @@
 """The Lagrangian residual of a flow map, in chunks of rows, with gradients through a derivative.
 
-For every row n with trunk state h, its derivative dh towards the end time t, f = W h + b, df = W dh, D = softmax f and
-dD = D (df - <D, df>), and a distribution P_n,
+For every row n with trunk state h, its derivative dh with respect to the end time t, f = W h + b, df = W dh,
+D = softmax f, dD = D (df - <D, df>), and a distribution P_n,
 
     R = D + c dD - P                  loss = sum_n beta_n |R|^2
 
 R is (1 - t) dX/dt + X - P for the map X = x + (t - s) / (1 - s) (D - x), c = (1 - t) (t - s) / (1 - s): the noise x
-cancels, so no dense state is needed. The gradient flows through dX/dt alone, that is through c dD and through the
-share a = (1 - t) / (1 - s) of D; the rest of D belongs to X, which is a constant. With q = 2 beta R,
+cancels, so no dense state is needed. The gradient flows only through dX/dt, that is through c dD and through the share
+a = (1 - t) / (1 - s) of D; the rest of D belongs to X, which is a constant. With q = 2 beta R,
 
     d loss / d df = c D (q - <D, q>)
     d loss / d f  = a D (q - <D, q>) + c D [q df - <D, q df> - (q - <D, q>) <D, df> - <D, q> (df - <D, df>)]

@@ -1,11 +1,11 @@
-"""A mixture of products, p(x) = mean_k prod_l D_l(x_l | k): what Di4C reads of it, in chunks of positions.
+"""A mixture of products, p(x) = mean_k prod_l D_l(x_l | k): the terms of Di4C's losses, in chunks of positions.
 
 With m_l = mean_k D_l(. | k),
 
     Joint(x) = log mean_k prod_l D_l(x_l | k)        Fact(x) = sum_l log m_l(x_l)
 
-Joint couples all positions of a sequence, so that a position gives its logarithms at the tokens that are asked for, and
-they are summed afterwards. The logits of a chunk are computed again in the backward pass.
+Joint couples all positions of a sequence. So each position returns its log-probabilities at the requested tokens, which
+are summed afterwards. The logits of a chunk are recomputed in the backward pass.
 """
 
 import math
@@ -20,13 +20,13 @@ BUDGET = 2**27  # bytes of one chunk's logits
 
 
 class Reads(NamedTuple):
-    """Of n positions: under autograd."""
+    """The terms of n positions, under autograd."""
 
     at_nKT: Tensor  # log D(token | k)
     fact_nT: Tensor  # log m(token)
     to_mean_n: Tensor  # KL(target || m)
     to_each_n: Tensor  # mean_k KL(target || D(. | k))
-    to_second_n: Tensor  # KL(second target || m); 0 where there is none
+    to_second_n: Tensor  # KL(second target || m); 0 without a second target
 
 
 Targets = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -34,7 +34,7 @@ Targets = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 def read_mixture(trunk_NKD: Tensor, head: nn.Linear, tokens_NT: Tensor, targets: Targets, each: bool) -> Reads:
-    """Reads of N positions with K latents, T tokens to ask for; `each`: also the divergence of every latent."""
+    """Terms of N positions with K latents, at T tokens each; `each`: also the divergence of every latent."""
     K, V = trunk_NKD.shape[1], len(head.bias)
     at_once = max(1, BUDGET // (4 * K * V))
 

@@ -1,4 +1,4 @@
-"""Terms into one number."""
+"""The sum of the loss terms."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def total(per_token: Tensor, count: Tensor) -> Tensor:
-    """Sum over tokens, divided by B * L_target: the same denominator for every term, whatever its positions."""
+    """Sum over tokens, divided by B * L_target: every term has the same denominator, for any set of positions."""
     return per_token.sum() / count
 
 

@@ -1,8 +1,8 @@
-"""The paper's losses written out on dense logits, one function per label: the specification.
+"""The paper's losses written out on dense logits, one function per label: the reference.
 
-No training step calls them. `losses.head` and `losses.soft_head` compute the same numbers and gradients from the
-trunk's state without holding the logits of all positions: tests hold them equal to these functions, and the benchmarks
-compare their speed and memory. Each function returns one value per token, (B, L).
+Training does not call them. `losses.head` and `losses.soft_head` compute the same values and gradients from the trunk's
+state without storing the logits of all positions. Tests compare them with these functions, and benchmarks compare
+speed and memory. Each function returns one value per token, (B, L).
 
 The refinement losses (sec:refinement-in-loop, app:ril-training) are the contribution of one round; the sums over rounds
 r and budgets k belong to the rollout. `counted` masks the positions of a round's sum: l not in C_{r-1} (or C_r) for the
@@ -37,7 +37,7 @@ def transport(logits: Tensor, dlogits: Tensor, c: float = 1.0, r: float = 0.5) -
     return weight * (p - target).square().sum(-1)
 
 
-# -- cross-entropies towards the data ----------------------------------------------------------------------------------
+# -- cross-entropies with the data as target ---------------------------------------------------------------------------
 
 
 def endpoint(logits: Tensor, tokens: Tensor, c: float = 1.0, r: float = 0.5) -> Tensor:
@@ -73,7 +73,7 @@ def ril_c(logits: Tensor, tokens: Tensor, counted: Tensor, c: float = 1.0, r: fl
 
 
 def ril_nc(logits: Tensor, tokens: Tensor, target: Tensor, c: float = 1.0, r: float = 0.5) -> Tensor:
-    """CE(T(x_hat_{r-1,k}), x1) over all target positions of a rollout that only holds its tokens (loss:ril-nc)."""
+    """CE(T(x_hat_{r-1,k}), x1) over all target positions of a rollout without commits (loss:ril-nc)."""
     return endpoint(logits, tokens, c, r) * target
 
 

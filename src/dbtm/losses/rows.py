@@ -4,8 +4,8 @@ For every row n, with f_n = W h_n + b,
 
     loss = sum_n beta_n l(f_n, n)
 
-As in `losses.head`, the gradient towards f is computed where the logits are, here by autograd within the chunk, and
-multiplied into the gradients of h, W and b on the spot.
+As in `losses.head`, the gradient of f is computed in the forward pass, here by autograd within the chunk, and
+multiplied into the gradients of h, W and b immediately.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from dbtm.losses.head import rows_per_chunk
 from dbtm.losses.soft_head import aligned
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
-"""From the logits (n, V) of some rows and their numbers (n,) to a loss for each, (n,)."""
+"""From the logits (n, V) and indices (n,) of some rows to a loss for each, (n,)."""
 
 
 def chunked_rows(
     h: Tensor, head: nn.Linear, row_loss: RowLoss, beta: Tensor, rows: Tensor, budget: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(sum_n beta_n l_n under autograd, l (N,) as a constant) over `rows` of h (N, D), all that have a weight among
-    them; 0 elsewhere. What `row_loss` reads besides the logits is a constant.
+    """(sum_n beta_n l_n under autograd, l (N,) as a constant) over `rows` of h (N, D), which must include all rows with
+    a nonzero weight; 0 elsewhere. Other inputs of `row_loss` besides the logits are constants.
     """
     loss, per_row = _Rows.apply(h, head.weight, head.bias, row_loss, beta, rows, budget)
     return loss, per_row

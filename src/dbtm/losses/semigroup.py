@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def soft_cross_entropy(logits: Tensor, target_p: Tensor) -> Tensor:
-    """CE(T, target) = -sum_j target_j log T_j per token; the target stands still."""
+    """CE(T, target) = -sum_j target_j log T_j per token; the target is a constant."""
     return -(target_p.detach() * logits.log_softmax(-1)).sum(-1)
 
 

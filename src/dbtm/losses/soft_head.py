@@ -1,12 +1,12 @@
-"""The head with soft targets in chunks of rows: the student's logits and the teacher's never exist all at once.
+"""The head with soft targets in chunks of rows: the logits of student and teacher never exist for all rows at once.
 
-For every row n, with f = W h + b of the student and a distribution P_n that is computed with its chunk,
+For every row n, with f = W h + b of the student and a distribution P_n that is computed per chunk,
 
     loss = sum_n beta_n CE(softmax f, P)          d loss / d f_n = beta_n (softmax f - P)
 
-With a cap c, f = c tanh((W h + b) / c) and its gradient has the factor 1 - (f / c)^2. What is returned per row is the
-cross-entropy or, for `divergence`, KL(P, softmax f), both times sg[(|softmax f - P|^2 + c)^-r] for `adaptive` = (c, r),
-where it is given. As in `losses.head`, the gradient is computed where the logits are.
+With a cap c, f = c tanh((W h + b) / c) and its gradient has the factor 1 - (f / c)^2. The returned value per row is the
+cross-entropy or, for `divergence`, KL(P, softmax f). If `adaptive` = (c, r) is given, both are multiplied by
+sg[(|softmax f - P|^2 + c)^-r]. As in `losses.head`, the gradient is computed in the forward pass.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Target = Callable[[Tensor], Tensor]  # from indices of rows (n,) to their distri
 
 @dataclass(frozen=True)
 class SoftTarget:
-    """What the teacher makes of its noise, row by row: its last trunk state, and the tokens it kept on the way.
+    """The teacher's target per row: its last trunk state, and the tokens it committed earlier.
 
     P is softmax(f' / temperature) of its logits f', or the vertex of a token (loss:soft-ril-c, loss:soft-ril-nc).
     """
@@ -37,7 +37,7 @@ class SoftTarget:
     temperature: float = 1.0
 
     def probabilities(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
-        """P of some rows, (n, V), float32 or wider; `weight` is the head's, aligned already."""
+        """P of some rows, (n, V), float32 or wider; `weight` is the head's weight, if already aligned."""
         W = aligned(self.head.weight, self.trunk.dtype) if weight is None else weight
         f = product(self.trunk[rows], W.T)
         p = ((f[:, : len(self.head.bias)] + self.head.bias.to(f.dtype)) / self.temperature).softmax(-1)

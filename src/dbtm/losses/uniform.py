@@ -4,9 +4,9 @@ With xb = V alpha e_x + (1 - alpha) 1, its prediction xb' = V alpha D + (1 - alp
 
     l = (alpha' / (V alpha)) [ V / xb_i - V / xb'_i - sum_j (xb_j / xb_i) log( xb'_i xb_j / (xb'_j xb_i) ) ]
 
-xb has two values, so that the sum needs xb'_x, xb'_z and sum_j log xb'_j alone. Everything is divided by 1 - alpha,
-which cancels: with rho = V alpha / (1 - alpha), xb_x becomes 1 + rho and xb'_j becomes 1 + rho D_j. So nothing is lost
-where alpha is close to 0 or 1.
+xb has two values, so the sum needs only xb'_x, xb'_z and sum_j log xb'_j. Everything is divided by 1 - alpha, which
+cancels: with rho = V alpha / (1 - alpha), xb_x becomes 1 + rho and xb'_j becomes 1 + rho D_j. This avoids cancellation
+for alpha close to 0 or 1.
 """
 
 import torch
@@ -18,8 +18,8 @@ from dbtm.core.device import wide, widest
 def uniform_bound(logits_nV: Tensor, x_n: Tensor, z_n: Tensor, noise_n: Tensor, rate_n: Tensor) -> Tensor:
     """l of every row, (n,), with D = softmax(logits); noise is 1 - alpha, above 0 and below 1, rate is alpha' < 0.
 
-    Sums are float64, and l is on `wide_device`. The minimiser is the law of x given the noisy tokens at the *other*
-    positions.
+    Sums are float64, and l is on `wide_device`. The minimiser is the distribution of x given the noisy tokens at the
+    *other* positions.
     """
     V, at = logits_nV.shape[-1], logits_nV.device
     noise, rate, x_n, z_n = wide(noise_n), wide(rate_n), x_n.to(at), z_n.to(at)
