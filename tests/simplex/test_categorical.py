@@ -1,4 +1,4 @@
-"""Steps back from noise: posteriors by Bayes' rule, marginals by enumeration."""
+"""Reverse steps: posteriors by Bayes' rule, marginals by enumeration."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_the_posterior_is_bayes_rule(alpha_t, alpha_s):
 
 def test_a_step_back_keeps_the_marginal_and_so_does_a_share_of_renoising():
     alpha_t, alpha_s, kappa = 0.3, 0.8, 0.4
-    D = PRIOR.expand(V, V)  # for one token the prior itself is the exact denoiser, whatever z is
+    D = PRIOR.expand(V, V)  # for one token the prior is the exact denoiser at every z
     step = uniform_posterior(D.clone(), torch.arange(V), alpha_t, alpha_s)
     at_t, at_s = PRIOR @ kernel(alpha_t), PRIOR @ kernel(alpha_s)
     torch.testing.assert_close(at_t @ step, at_s, atol=1e-12, rtol=0)

@@ -1,4 +1,4 @@
-"""The commit rule as properties, for any scores (ties, infinities and NaN included)."""
+"""Properties of the commit rule for any scores (including ties, infinities and NaN)."""
 
 import math
 
@@ -13,7 +13,7 @@ scores = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 0.9, 1.0, -math.inf, math.
 
 @st.composite
 def rollout(draw):
-    """Prompt, budget, threshold and one row of scores for every round."""
+    """Prompt, budget, threshold and one row of scores per round."""
     L = draw(st.integers(1, 12))
     k = draw(st.integers(1, 8))
     prompt = draw(st.lists(st.booleans(), min_size=L, max_size=L))
@@ -32,11 +32,11 @@ def test_properties(case):
         new = after & ~committed
         remaining = int((~committed).sum())
         floor = math.ceil(remaining / (k - r + 1))
-        assert (after | ~committed).all(), "monotone: what is committed stays"
-        assert int(new.sum()) >= floor, "at least n_r a round"
+        assert (after | ~committed).all(), "monotone: committed positions stay committed"
+        assert int(new.sum()) >= floor, "at least n_r per round"
         above = ~committed & (score >= kappa)
         assert (after | ~above).all(), "everything above the threshold"
-        assert int(new.sum()) == max(floor, int(above.sum())), "and nothing beyond threshold and floor"
+        assert int(new.sum()) == max(floor, int(above.sum())), "nothing beyond threshold and floor"
         left = ~after & ~committed
         if left.any() and new.any():
             clear = torch.nan_to_num(score, nan=-math.inf, posinf=math.inf, neginf=-math.inf)
@@ -78,7 +78,7 @@ def test_spread_of_any_length(length):
     score = spread(length)
     assert len(set(score.tolist())) == length
     assert score.max() <= 0  # below every threshold
-    for many in (length // 4, length // 2):  # no gap is more than twice as wide as it must be
+    for many in (length // 4, length // 2):  # no gap is over twice the least possible one
         if many:
             at = sorted(score.topk(many).indices.tolist())
             assert max(b - a for a, b in zip(at, [*at[1:], length], strict=True)) <= 2 * math.ceil(length / many)

@@ -36,7 +36,7 @@ def test_it_is_the_squared_distance_where_targets_agree():
 
 
 def test_both_marginals_are_preserved():
-    """The noise rows are permuted: each is used once; the data does not move at all."""
+    """The noise rows are permuted: each is used once; the data stays in place."""
     noise, tokens, target = problem(1, B=40)
     permutation = assignment(ot_cost(noise, tokens, target))
     assert sorted(permutation.tolist()) == list(range(40))

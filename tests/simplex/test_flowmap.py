@@ -13,7 +13,7 @@ unit = st.floats(0.001, 0.999)
 
 @given(st.lists(unit, min_size=3, max_size=3, unique=True))
 def test_the_first_share_lies_between_0_and_1_and_adds_up(times):
-    """For a straight flow to a fixed token every delta is the token: shares must add up so that X does."""
+    """Two steps equal one step whose delta is weighted by the shares, for any distributions."""
     s, u, t = (torch.tensor(x) for x in sorted(times))
     g = first_share(s, u, t)
     assert 0 <= g <= 1
@@ -28,7 +28,7 @@ def test_the_share_at_the_ends():
     s = torch.tensor(0.3)
     assert first_share(s, s + 5e-7, s + 1e-6) == pytest.approx(0.5, abs=1e-4)
     for clean in (first_share(one, one, one), first_share(s, s, s)):
-        assert clean == 0  # nothing moves
+        assert clean == 0  # the state does not move
 
 
 def test_a_clean_token_stays():
@@ -46,7 +46,7 @@ def test_steps_start_and_end_where_they_should():
 @pytest.mark.parametrize("churn", [0.0, 0.3, 0.99, 1.0])
 @pytest.mark.parametrize(("now", "after"), [(0.0, 0.5), (0.3, 0.6)])
 def test_fresh_noise_has_the_right_share_of_signal_and_noise(churn, now, after):
-    """On x = (1 - now) e + now delta: the result is after delta + noise of scale 1 - after, old and new together."""
+    """From x = (1 - now) e + now delta, the result is after delta + noise of scale 1 - after, old and new combined."""
     delta, old, new = torch.rand(5), torch.randn(5), torch.randn(5)
     x = (1 - now) * old + now * delta
     reached = churn_target(after, churn)

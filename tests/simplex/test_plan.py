@@ -1,4 +1,4 @@
-"""Planned rounds against all plans there are, and against laws whose best plan is known."""
+"""Planned rounds against all possible plans, and for distributions whose best plan is known."""
 
 from itertools import combinations, pairwise
 
@@ -18,7 +18,7 @@ def compositions(L, k):
 
 
 def lost(H, sizes):
-    """The sum of the rounds' total correlations, as the definition has it."""
+    """The sum of the rounds' total correlations, by definition."""
     total, m = 0.0, 0
     for size in sizes:
         total += max(0.0, sum(H[m, i] - H[i, i] for i in range(m, m + size)))
@@ -28,7 +28,7 @@ def lost(H, sizes):
 
 @pytest.mark.parametrize("L", range(1, 9))
 def test_no_plan_loses_less(L):
-    """Whatever H is: falling with what is known, as entropies do, or not, as estimates may."""
+    """For any H: decreasing with the number of known places, as entropies are, or not, as estimates may be."""
     generator = np.random.default_rng(L)
     for monotone in (True, False):
         H = generator.random((L, L))
@@ -59,7 +59,7 @@ def test_from_as_many_rounds_as_places_on_each_commits_one():
 
 
 def chain_entropies(L, stay, states=3):
-    """H[m, i] of a stationary symmetric Markov chain in the order that is spread, exactly."""
+    """H[m, i] of a stationary symmetric Markov chain in the spread order, exactly."""
     P = np.full((states, states), (1 - stay) / (states - 1)) + np.eye(states) * (stay - (1 - stay) / (states - 1))
     power = [np.linalg.matrix_power(P, d) for d in range(L + 1)]
     entropy = lambda p: float(-(p * np.log(p)).sum(-1).mean())  # noqa: E731
@@ -82,7 +82,7 @@ def chain_entropies(L, stay, states=3):
 
 
 def test_the_entropies_of_a_chain_are_those_of_its_joint_law():
-    """The oracle's own oracle: every row of places adds up to the same entropy, that of the chain."""
+    """A test of the oracle: the entropies by the chain rule add up to that of the chain."""
     L, stay = 8, 0.8
     H = chain_entropies(L, stay)
     step = -(stay * np.log(stay) + (1 - stay) * np.log((1 - stay) / 2))
@@ -92,7 +92,7 @@ def test_the_entropies_of_a_chain_are_those_of_its_joint_law():
 
 @pytest.mark.parametrize("k", [3, 4, 5])
 def test_rounds_of_a_chain_grow(k):
-    """Early places know nothing of each other; late ones lie between known neighbours, and depend on these alone."""
+    """Early places lie far apart; late ones lie between known neighbours and depend only on these."""
     H = chain_entropies(32, 0.9)
     sizes = plan_rounds(H, k)
     assert [*sizes] == sorted(sizes)
@@ -114,7 +114,7 @@ def test_entropies_between_rows_are_interpolated():
 
 
 def test_estimates_that_rise_are_levelled():
-    """The nearest falling column: what rises is averaged with what it rises above; what falls stays."""
+    """The nearest decreasing column: rising entries are averaged with those before them; falling ones stay."""
     H = np.array([[3.0, 5.0, 6.0, 1.0], [0, 7.0, 2.0, 3.0], [0, 0, 4.0, 2.0], [0, 0, 0, 0.5]])
     want = np.array([[3.0, 6.0, 6.0, 2.0], [0, 6.0, 3.0, 2.0], [0, 0, 3.0, 2.0], [0, 0, 0, 0.5]])
     assert np.allclose(falling(H), want)
@@ -125,14 +125,14 @@ def test_estimates_that_rise_are_levelled():
 
 
 def test_a_place_between_two_rows_falls_as_those_behind():
-    """Rows 0, 2 and 3 of four places that all fall by a half as two become known."""
+    """Rows 0, 2 and 3 of four places whose entropies halve when two places become known."""
     H = filled({0: np.array([2.0, 4.0, 6.0, 8.0]), 2: np.array([3.0, 4.0]), 3: np.array([1.0])})
     assert H[1, 1:].tolist() == [3.0, 4.5, 6.0]
 
 
 @pytest.mark.parametrize("sizes", [(1,), (5, 1, 2), (12, 3, 2, 2, 1, 1, 1, 2)])
 def test_a_plan_fits_any_number_of_positions(sizes):
-    """As many times more or fewer, rounded up; never a round without a commit, and the last leaves nothing."""
+    """Sizes scale with the number of positions, rounded up; no round is empty, and the last commits everything."""
     for free in range(1, 60):
         remaining, taken = torch.tensor([free]), []
         for r in range(1, len(sizes) + 1):

@@ -1,4 +1,4 @@
-"""Arcs on the sphere: identities to rounding, and the published values of the truncation."""
+"""Arcs on the sphere: identities up to rounding, and the published values of the truncation."""
 
 import itertools
 import math

@@ -2,7 +2,7 @@
 
 x~ = a e_x + s eps with a^2 = sigmoid(-gamma), s^2 = sigmoid(gamma), so that a / s = e^(-gamma/2) = m. The argmax of x~
 is x with probability Q(m), and uniform over the other tokens otherwise: it is distributed as x noised to a uniform
-token with alpha = (V Q - 1) / (V - 1). Only the largest noises are needed, and are drawn as order statistics.
+token with alpha = (V Q - 1) / (V - 1). Only the largest noise values are needed; they are drawn as order statistics.
 """
 
 import math
@@ -74,7 +74,7 @@ def distinct(key_B: Tensor, length: int, n: int, k: int) -> Tensor:
     u_BLk = rng.uniform(key_B, length, k)
     drawn: list[Tensor] = []
     for j in range(k):
-        number = (u_BLk[..., j] * (n - j)).long()  # among the n - j that are left, in their order
+        number = (u_BLk[..., j] * (n - j)).long()  # rank among the remaining n - j
         taken = torch.stack(drawn, -1).sort(-1).values.unbind(-1) if drawn else ()
         for one in taken:
             number = number + (number >= one)
@@ -83,7 +83,7 @@ def distinct(key_B: Tensor, length: int, n: int, k: int) -> Tensor:
 
 
 def argmax_token(tokens_BL: Tensor, gamma_B: Tensor, own_BL: Tensor, best_BL: Tensor, other_BL: Tensor) -> Tensor:
-    """argmax x~ at noise level gamma: x where m + eps_x exceeds the largest other eps, else that one's token."""
+    """argmax x~ at noise level gamma: x if m + eps_x exceeds the largest other eps, else the token of that eps."""
     m_B = torch.exp(-0.5 * gamma_B.to(widest(gamma_B.device)))
     return torch.where(m_B[:, None] + own_BL > best_BL, tokens_BL, other_BL)
 

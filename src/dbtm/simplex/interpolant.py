@@ -17,21 +17,21 @@ def one_hot(tokens_BL: Tensor, vocab: int, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class State:
-    """A point x = alpha x0 + (1 - alpha) e_tokens kept in parts; alpha is 0 exactly on the clean positions.
+    """A point x = alpha x0 + (1 - alpha) e_tokens stored in parts; alpha is 0 exactly on the clean positions.
 
-    Everything the method visits in commit mode has this form: the interpolant with its clean context, the boundary
-    (alpha = 0 everywhere) and the rollout states (alpha 0 on what is committed, 1 elsewhere). The velocity is
+    All states in commit mode have this form: the interpolant with its clean context, the boundary (alpha = 0
+    everywhere) and the rollout states (alpha 0 on committed positions, 1 elsewhere). The velocity is
     dx/dt = rate (x0 - e_tokens) with rate = d alpha / dt, 0 on clean positions.
     """
 
-    tokens: Tensor  # (B, L) int64: x1, the token a position is or is heading to
+    tokens: Tensor  # (B, L) int64: x1, the token of a position, or the one it moves to
     alpha: Tensor  # (B, L) float: share of noise
-    noise: Tensor | Noise  # (B, L, V) float: x0, or the keys it is drawn from
-    rate: Tensor | None = None  # (B, L) float: d alpha / dt, where a velocity is wanted
+    noise: Tensor | Noise  # (B, L, V) float: x0, or its keys
+    rate: Tensor | None = None  # (B, L) float: d alpha / dt, needed for a velocity
 
     @property
     def clean(self) -> Tensor:
-        """(B, L) bool: positions that hold their token exactly."""
+        """(B, L) bool: positions that are exactly their token."""
         return self.alpha == 0
 
     def x0(self) -> Tensor:
@@ -61,7 +61,7 @@ class State:
         )
 
     def at_data(self) -> "State":
-        """The data itself, x1, which stands still: the boundary."""
+        """The data itself, x1, with velocity 0: the boundary."""
         nothing = torch.zeros_like(self.alpha)
         return replace(self, alpha=nothing, rate=None if self.rate is None else nothing)
 
@@ -76,7 +76,7 @@ class State:
         return State(torch.cat((self.tokens, other.tokens)), torch.cat((self.alpha, other.alpha)), noise, rate)
 
     def rows(self, index: Tensor | slice) -> "State":
-        """The same state for some of the samples."""
+        """The state of some of the samples."""
         rate = None if self.rate is None else self.rate[index]
         return State(self.tokens[index], self.alpha[index], self.noise[index], rate)
 

@@ -1,4 +1,4 @@
-"""The prior x0 ~ N(0, sigma^2 I), kept by its keys: its B x L x V numbers need never exist all at once."""
+"""The prior x0 ~ N(0, sigma^2 I), stored as its keys: its B x L x V values need never exist all at once."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from dbtm.core import rng
 
 @dataclass(frozen=True)
 class Noise:
-    """x0 of a batch: number v of position l of sample b is a function of (key_b, l V + v) alone."""
+    """x0 of a batch: entry v of position l of sample b is a function of (key_b, l V + v) only."""
 
     key: Tensor  # (B,) int64
     length: int
@@ -26,10 +26,10 @@ class Noise:
         return replace(self, key=self.key[rows])
 
     def dense(self) -> Tensor:
-        """All of it, (B, L, V)."""
+        """All of x0, (B, L, V)."""
         return self.sigma * rng.normal(self.key, self.length, self.vocab, dtype=self.dtype)
 
     def gather(self, tokens_BLK: Tensor) -> Tensor:
-        """x0[b, l, tokens[b, l, k]], (B, L, K): some numbers without the rest."""
+        """x0[b, l, tokens[b, l, k]], (B, L, K), without drawing the rest."""
         first = self.vocab * torch.arange(self.length, device=self.key.device)[:, None]
         return self.sigma * rng.normal_at(self.key[:, None, None], first + tokens_BLK, self.dtype)

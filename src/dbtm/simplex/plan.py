@@ -1,13 +1,13 @@
-"""Planned rounds: how many positions each round commits, where their order is fixed.
+"""Planned rounds: how many positions each round commits, for a fixed order.
 
-The positions of one round are drawn independently of each other, given those of the rounds before. A round that commits
-the places m .. n - 1 of an order (counted from 0) so loses their total correlation given the first m places,
+The positions of one round are drawn independently of each other, given those of earlier rounds. So a round that commits
+places m .. n - 1 of the order (counted from 0) loses their total correlation given the first m places,
 
     cost(m, n) = sum_{m <= i < n} H[m, i] - H[i, i],         H[m, i] = H(x_i | x_0 .. x_{m-1}), averaged over data,
 
-and a plan loses the sum over its rounds: the least is a shortest path from 0 to L over k edges. Every plan of a product
-law costs nothing. A Markov chain whose commits are spread should commit few positions first and many last: they lie
-between known neighbours then.
+and a plan loses the sum over its rounds. The best plan is a shortest path from 0 to L over k edges. For a product
+distribution every plan costs nothing. For a Markov chain in the spread order, a plan should commit few positions first
+and many last, when they lie between known neighbours.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,27 +15,27 @@ from itertools import pairwise
 
 import numpy as np
 
-MOST_PLACES = 4096  # the costs are a matrix of so many rows and columns
-UNIT = 1e-6  # nats: plans whose costs differ by less are alike
+MOST_PLACES = 4096  # largest number of rows and columns of the cost matrix
+UNIT = 1e-6  # nats: plans whose costs differ by less count as equal
 
 
 def round_costs(H: np.ndarray) -> np.ndarray:
-    """cost(m, n) in nats, (L, L + 1). No information is below 0: where an estimate is, it counts as 0."""
+    """cost(m, n) in nats, (L, L + 1). Information is never negative, so negative estimates count as 0."""
     L = len(H)
-    lost = np.triu(H - np.diagonal(H))  # [m, i]: what place i loses where it is drawn with the first m known
+    lost = np.triu(H - np.diagonal(H))  # [m, i]: loss of place i if it is drawn with the first m known
     return np.concatenate((np.zeros((L, 1)), lost.cumsum(1)), 1).clip(min=0.0)
 
 
 def plan_rounds(H: np.ndarray, k: int) -> tuple[int, ...]:
-    """The sizes of min(k, L) rounds that lose least, exact to `UNIT` per round; of plans alike, the most even."""
+    """The sizes of min(k, L) rounds with the least loss, exact to `UNIT` per round; of equal plans, the most even."""
     return plans(H, [k])[k]
 
 
 def plans(H: np.ndarray, budgets: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """`plan_rounds` for several budgets at the price of the largest."""
+    """`plan_rounds` for several budgets at the cost of the largest."""
     L, budgets = len(H), sorted({*budgets})
     steps = np.arange(L + 1) - np.arange(L)[:, None]
-    # whole numbers, so that ties are ties: what is lost comes first, then the sum of the sizes' squares
+    # integers, so that ties are exact: the loss comes first, then the sum of squared sizes
     edges = np.round(round_costs(H) / UNIT).astype(np.int64) * (L * L + 1) + steps**2
     never = np.iinfo(np.int64).max // 4
     edges = np.where(steps > 0, edges, never)
@@ -43,7 +43,7 @@ def plans(H: np.ndarray, budgets: Iterable[int]) -> dict[int, tuple[int, ...]]:
     best[0] = 0
     for k in range(1, min(max(budgets), L) + 1):
         total = best[:L, None] + edges
-        back.append(L - 1 - total[::-1].argmin(0))  # the last of equals: larger rounds come first
+        back.append(L - 1 - total[::-1].argmin(0))  # the last one of equals: larger rounds come first
         best = np.minimum(total.min(0), never)
         if k in budgets:
             out[k] = _sizes(back, L)
@@ -51,7 +51,7 @@ def plans(H: np.ndarray, budgets: Iterable[int]) -> dict[int, tuple[int, ...]]:
 
 
 def _sizes(back: Sequence[np.ndarray], end: int) -> tuple[int, ...]:
-    """The rounds of the best path to `end`, from where each of its edges began."""
+    """The rounds of the best path to `end`, from the predecessors `back`."""
     sizes = []
     for begins in reversed(back):
         sizes.append(end - int(begins[end]))
@@ -60,8 +60,8 @@ def _sizes(back: Sequence[np.ndarray], end: int) -> tuple[int, ...]:
 
 
 def known_counts(L: int, all_to: int = 32) -> list[int]:
-    """For which numbers of known places H is estimated: all of them up to `all_to` places; of more, powers of two,
-    eighths and the last one, about 16.
+    """The numbers of known places for which H is estimated: all for up to `all_to` places; for more places, powers of
+    two, eighths and the last one, about 16.
     """
     if all_to >= L:
         return list(range(L))
@@ -70,8 +70,8 @@ def known_counts(L: int, all_to: int = 32) -> list[int]:
 
 
 def falling(H: np.ndarray) -> np.ndarray:
-    """The nearest H, in squares, whose columns fall as more becomes known, which on average every entropy does. Where
-    an estimate rises, by noise or because a map is not sure of what it should know, places would seem to be free.
+    """The least-squares fit to H with decreasing columns: average entropies never rise as more becomes known. An
+    estimate may rise, by noise or because the map is imperfect; its places would then seem to cost nothing.
     """
     from scipy.optimize import isotonic_regression
 
@@ -82,10 +82,10 @@ def falling(H: np.ndarray) -> np.ndarray:
 
 
 def filled(rows: Mapping[int, np.ndarray]) -> np.ndarray:
-    """H (L, L) from its rows H[m, m:] for some m, 0 and L - 1 among them; linear in m between them.
+    """H (L, L) from its rows H[m, m:] for some m, including 0 and L - 1; linear in m between them.
 
-    A place that becomes known on the way to the next row has no entropy there. It is taken to fall by the same factor
-    as the places right behind that row, which are next to be drawn.
+    A place that is known at the next row has no entropy there. Its entropy is assumed to fall by the same factor as
+    that of the next unknown places.
     """
     counts = sorted(rows)
     L = counts[-1] + 1
