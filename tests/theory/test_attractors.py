@@ -1,4 +1,4 @@
-"""Attractors of b_t at fixed t: the solver against brute force, what the paper says of them, and where that fails."""
+"""Attractors of b_t at fixed t: the solver against brute force, the paper's statements, and counterexamples."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ P4 = np.array([0.4, 0.38, 0.2, 0.02])
 
 
 def iterate(beta: float, p: np.ndarray, x: np.ndarray, rounds: int = 20_000) -> np.ndarray:
-    """Fixed-point iteration x <- softmax(log p + beta x), which shares nothing with the solver; rows of x at once."""
+    """Fixed-point iteration x <- softmax(log p + beta x), independent of the solver; all rows of x at once."""
     for _ in range(rounds):
         new = softmax(np.log(p) + beta * x, axis=-1)
         if np.abs(new - x).max() < 1e-13:
@@ -65,13 +65,13 @@ def test_time_and_inverse_temperature_are_inverse(t: float, sigma: float, a: flo
     seed=st.integers(0, 10_000), V=st.integers(2, 6), flat=st.sampled_from([0.5, 2.0, 20.0]), beta=st.floats(0.3, 9.0)
 )
 def test_solver_finds_exactly_what_brute_force_finds(seed: int, V: int, flat: float, beta: float) -> None:
-    """Every limit of the iteration is in the list, and everything in the list is the limit of some start."""
+    """Every limit of the iteration is in the list, and every entry of the list is the limit of some start."""
     rng = np.random.default_rng(seed)
     p = np.maximum(rng.dirichlet(np.full(V, flat)), 1e-6)
     p /= p.sum()
     turns = [birth(p, j).beta for j in range(V)] + ([end.beta] if (end := death(p)) else [])
     if min(abs(beta - turn) for turn in turns) < 0.02:
-        return  # at a fold the iteration creeps and its limit cannot be told from a passing point
+        return  # at a fold the iteration is too slow to identify its limit
     places = np.array([attractor.x for attractor in attractors(beta, p)])
     limits = iterate(beta, p, np.vstack([rng.dirichlet(np.ones(V), 20), np.eye(V), p, places]))
     distance = np.abs(limits[:, None] - places).max(axis=-1)
@@ -101,7 +101,7 @@ def test_four_vertex_example_of_the_paper() -> None:
 
 @pytest.mark.parametrize("V", [2, 4, 10])
 def test_births_match_simulation(V: int) -> None:
-    """The turning point of the curve against bisection on the survival of the iteration."""
+    """The turning point of the curve against bisection on the limit of the iteration."""
     p = np.random.default_rng(V).dirichlet(np.full(V, 1.5))
     for j in np.argsort(-p)[[1, V // 2, -1]]:
         if j != p.argmax():
@@ -111,8 +111,8 @@ def test_births_match_simulation(V: int) -> None:
 def test_formula_by_regime() -> None:
     """prop:attractor formation times, with m counting the largest probability as the proof does.
 
-    Well separated targets agree to .01 in t. The count as stated (the largest left out) is worse, and for a vertex
-    nearly as likely as the dominant one it puts the birth before t = 1/2, against prop:other attractors form late.
+    Well separated targets agree to .01 in t. The count as stated (without the largest) is worse. For a vertex nearly as
+    likely as the dominant one, it gives a birth before t = 1/2, which contradicts prop:other attractors form late.
     """
     separated = np.array([0.9, 0.06, 0.03, 0.01])
     for j in (1, 2, 3):
@@ -162,7 +162,7 @@ def test_attractors_form_in_order_of_probability(seed: int, V: int, flat: float)
 
 
 def test_early_asymptotics() -> None:
-    """lemma:asymptotic formula (i): the error is of second order in t, so halving t quarters it."""
+    """lemma:asymptotic formula (i): the error is second order in t, so halving t quarters it."""
     sigma = 0.8
     errors = []
     for t in (0.004, 0.002, 0.001):
@@ -179,7 +179,7 @@ def test_late_asymptotics(j: int) -> None:
     scaled = []
     for beta in (9.0, 11.0, 13.0):
         (mine,) = [one for one in attractors(beta, P4) if one.vertex == j]
-        # x_j - 1 is the sum of the other coordinates: compare those, which keep their relative precision.
+        # x_j - 1 is the sum of the other coordinates: compare those, which have full relative precision.
         others = np.arange(4) != j
         error = np.abs(mine.x - late_attractor(beta, P4, j))[others].max()
         scaled.append(error / (beta * np.exp(-2 * beta)))
@@ -203,7 +203,7 @@ def test_lyapunov_function_falls_at_its_stated_rate() -> None:
 
 
 def test_frozen_flow_settles_in_the_attractors() -> None:
-    """The two attractors at t = .57 own all starts, and a start next to one belongs to it."""
+    """Every start converges to one of the two attractors at t = .57, and a start next to one converges to it."""
     beta = float(inverse_temperature(0.57))
     at_beta = attractors(beta, P4)
     x0 = np.vstack([np.random.default_rng(4).dirichlet(np.ones(4), 50), [attractor.x + 1e-3 for attractor in at_beta]])
@@ -224,10 +224,10 @@ def test_dominant_attractor_grows_out_of_the_prior_for_peaked_targets() -> None:
 
 
 def test_dominant_attractor_of_a_flat_target_is_born_late() -> None:
-    """A counterexample to prop:largest attractor, found again by iteration alone.
+    """A counterexample to prop:largest attractor, also found by iteration alone.
 
     With ten vertices and p_1 = .11 the attractor that starts at p does not move to vertex 1. A second attractor is born
-    there at t = .624; both exist until the old one vanishes at t = .677.
+    there at t = .624; both exist until the first one vanishes at t = .677.
     """
     p = np.full(10, 0.89 / 9)
     p[0] = 0.11

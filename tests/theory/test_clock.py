@@ -1,4 +1,4 @@
-"""The recovery clock: published values, the integral by SciPy, simulation, and both directions."""
+"""The recovery clock: published values, the integral by SciPy, simulation, and the inverse."""
 
 import numpy as np
 import pytest

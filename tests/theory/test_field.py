@@ -1,4 +1,4 @@
-"""The autonomous field: each statement of the paper about it, as a number."""
+"""The autonomous field: numerical tests of each of the paper's statements."""
 
 from collections.abc import Callable
 
@@ -77,7 +77,7 @@ def test_field_is_the_weighted_time_average(seed: int, sigma: float, a: float) -
 
 @pytest.mark.parametrize(("V", "a"), [(50, 1.0), (5000, 1.0), (5000, 2.0)])
 def test_field_in_high_dimension_matches_a_sum_over_times(V: int, a: float) -> None:
-    """The time average again, in log space on a fine grid of log alpha, where densities over- and underflow."""
+    """The same time average in log space on a fine grid of log alpha, where densities over- and underflow."""
     rng = np.random.default_rng(2)
     p = rng.dirichlet(np.ones(V))
     x = 0.6 * rng.standard_normal(V)
@@ -148,7 +148,7 @@ def test_endpoint_form(sigma: float, a: float) -> None:
 
 
 def test_denoiser_is_bayes_rule() -> None:
-    """eta_1(t, x) from the mixture's densities, one Gaussian a vertex."""
+    """eta_1(t, x) from the mixture's densities, one Gaussian per vertex."""
     t, sigma, a = 0.37, 0.8, 2.0
     alpha = (1 - t) ** a
     x = np.array([0.3, -0.2, 0.5])

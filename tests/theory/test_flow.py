@@ -80,7 +80,7 @@ def test_map_and_endpoint_do_not_depend_on_the_schedule() -> None:
 
 
 def test_vertices_are_fixed_and_the_map_is_idempotent() -> None:
-    """thm:convergence-simplex (i): what has arrived stays; T(T(x)) = T(x)."""
+    """thm:convergence-simplex (i): vertices are fixed points; T(T(x)) = T(x)."""
     assert np.array_equal(transport_map(np.eye(3), P3), [0, 1, 2])
     vertex = transport_map(starts(50), P3)
     assert np.array_equal(transport_map(np.eye(3)[vertex], P3), vertex)
@@ -88,7 +88,7 @@ def test_vertices_are_fixed_and_the_map_is_idempotent() -> None:
 
 @pytest.mark.parametrize("a", [1.0, 2.0])
 def test_flow_stays_at_the_vertex_that_it_reaches(a: float) -> None:
-    """thm:convergence-simplex (i) in the flow's own time: X_s = T(x_0) from tau on, and not before."""
+    """thm:convergence-simplex (i) in the flow's own time: X_s = T(x_0) for s >= tau, and not before."""
     x0 = starts(20, seed=19)
     journey = travel(x0, P3, 1.0, a)
     assert journey.hitting_time.max() < 4.0
@@ -99,9 +99,9 @@ def test_flow_stays_at_the_vertex_that_it_reaches(a: float) -> None:
 
 @pytest.mark.parametrize(("sigma", "a"), [(1.0, 1.0), (0.5, 1.0), (1.0, 2.0), (1.0, 3.0)])
 def test_mean_hitting_time_is_one(sigma: float, a: float) -> None:
-    """thm:convergence-simplex (iii), sharper: nu has mass one and is the time the flow spends, so E[tau] = 1.
+    """thm:convergence-simplex (iii), sharper: nu has mass one and is the density of the time spent, so E[tau] = 1.
 
-    It holds for a > 1 as well: there b vanishes at the vertex but only like r^(1 - 1/a), so tau is finite too.
+    It also holds for a > 1: b vanishes at the vertex, but only like r^(1 - 1/a), so tau is finite too.
     """
     tau = travel(starts(1500, sigma=sigma, seed=6), P3, sigma, a, tol=1e-5).hitting_time
     assert np.all(np.isfinite(tau))
@@ -133,7 +133,7 @@ def test_hitting_time_is_within_the_bound() -> None:
 
 @pytest.mark.parametrize("a", [1.0, 3.0])
 def test_last_stretch_follows_the_arrival_law(a: float) -> None:
-    """Stopping a thousand times further out gives the same hitting time: the law of lemma:approach-vertex fills in."""
+    """Stopping a thousand times further out gives the same hitting time, by the rate of lemma:approach-vertex."""
     x0 = starts(100, seed=18)
     far, near = (travel(x0, P3, 1.0, a, radius=radius) for radius in (1e-2, 1e-5))
     np.testing.assert_allclose(far.hitting_time, near.hitting_time, atol=3e-3)
@@ -141,7 +141,7 @@ def test_last_stretch_follows_the_arrival_law(a: float) -> None:
 
 
 def test_an_unlikely_vertex_holds_only_a_small_ball() -> None:
-    """Being near a vertex is not yet being captured: with p_3 = 1e-6 the flow leaves e_3 from a distance of .2."""
+    """Being near a vertex does not imply capture: with p_3 = 1e-6 the flow leaves e_3 from a distance of .2."""
     p = np.array([0.6, 0.4 - 1e-6, 1e-6])
     towards = np.array([1.0, 1.0, -2.0]) / np.sqrt(6)
     vertex = transport_map(np.eye(3)[2] + np.array([[0.2], [1e-3]]) * towards, p)
@@ -183,7 +183,7 @@ def test_basins_of_a_grid_are_the_map() -> None:
 
 @pytest.mark.parametrize("a", [1.0, 2.0])
 def test_time_dependent_flow_agrees_with_an_independent_integrator(a: float) -> None:
-    """eq:probability-flow on its own clock against SciPy in t: same vertex, same arc length, for every a."""
+    """eq:probability-flow on our clock against SciPy in t: same vertex, same arc length, for every a."""
     x0 = starts(8, seed=13)
     journey = travel_time_dependent(x0, P3)
     for x, j, length in zip(x0, journey.vertex, journey.path):
@@ -213,7 +213,7 @@ def test_autonomous_paths_are_straighter_on_average(sigma: float) -> None:
 
 
 def test_straightness_is_not_a_law_for_every_start_nor_for_large_vocabularies() -> None:
-    """Where it stops: about two starts in five are less straight at V = 3, and at V = 100 the means are equal."""
+    """Limits: about two starts in five are less straight at V = 3, and at V = 100 the means are equal."""
     x0 = starts(1000, seed=16)
     worse = np.mean(travel(x0, P3, tol=1e-5).ratio > travel_time_dependent(x0, P3, tol=1e-5).ratio)
     assert 0.3 < worse < 0.5
@@ -224,7 +224,7 @@ def test_straightness_is_not_a_law_for_every_start_nor_for_large_vocabularies() 
 
 
 def test_integrator_has_its_order_and_its_own_end_per_row() -> None:
-    """dy/ds = -rate y against the exponential; a tighter tolerance gives a smaller error; stopped rows stay put."""
+    """dy/ds = -rate y against the exponential; a tighter tolerance gives a smaller error; stopped rows do not move."""
     rate = np.array([[0.5], [1.0], [4.0]])
     y0 = np.hstack([np.ones((3, 1)), rate])
 
@@ -239,5 +239,5 @@ def test_integrator_has_its_order_and_its_own_end_per_row() -> None:
     assert end.stopped.tolist() == [False, True, True]
     assert end.s[0] == 2.0
     assert end.s[2] < end.s[1] < 2.0
-    with pytest.raises(RuntimeError, match="not over"):
+    with pytest.raises(RuntimeError, match="not finished"):
         integrate(rhs, y0, 2.0, tol=1e-10, max_steps=3)

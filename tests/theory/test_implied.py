@@ -1,4 +1,4 @@
-"""T(x) - x against b, with both found again by quadrature and by SciPy's integrator."""
+"""T(x) - x against b; both are also computed by quadrature and by SciPy's integrator."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def field_by_quadrature(x: np.ndarray) -> np.ndarray:
     def at(t: float) -> np.ndarray:
         alpha = 1 - t
         density = P3 * np.exp(-((x - t * np.eye(3)) ** 2).sum(-1) / (2 * alpha**2)) / alpha**3
-        velocity = (np.eye(3) - x) / alpha  # dI_t/dt of an interpolant that ends at e_j and is at x
+        velocity = (np.eye(3) - x) / alpha  # dI_t/dt of an interpolant at x that ends at e_j
         return np.append(density @ velocity, density.sum())
 
     *current, occupation = quad_vec(at, 0, 1, epsabs=1e-10, epsrel=1e-8)[0]
@@ -43,12 +43,12 @@ def test_the_angle_is_that_of_an_independent_computation() -> None:
 
 
 def test_the_implied_field_is_not_the_autonomous_one() -> None:
-    """At V = 3: a mean cosine of .92, and starts that are pulled more than 60 degrees aside."""
+    """At V = 3: a mean cosine of .92, and starts with angles over 60 degrees."""
     cos = alignment(np.random.default_rng(0).standard_normal((4000, 3)), P3)
     assert cos.mean() == pytest.approx(0.92, abs=0.01)
     assert cos.min() < 0.45
     assert cos.max() > 0.999
-    # these are the draws of the figure: its numbers, and those that the page quotes, are ours
+    # the draws of the figure: its numbers and those on the page must equal ours
     found = json.loads((ROOT / "results" / "theory" / "implied.json").read_text())["numbers"]
     here = {"mean": cos.mean(), "first_percentile": np.quantile(cos, 0.01), "least": cos.min()}
     assert {name: found[name] for name in here} == pytest.approx(here, abs=1e-6)
@@ -64,7 +64,7 @@ def test_the_implied_field_is_not_the_autonomous_one() -> None:
 
 
 def test_two_vertices_and_the_neighbourhood_of_a_vertex_leave_no_choice() -> None:
-    """Next to a vertex both point at it; on the line between two vertices there are two directions only."""
+    """Next to a vertex both point at it; on the line between two vertices there are only two directions."""
     near = np.array([[0.98, 0.01, 0.01], [0.02, 0.97, 0.01]])
     assert alignment(near, P3) == pytest.approx([1, 1], abs=1e-2)
     line = np.array([[0.8, 0.2], [0.1, 0.9]])
@@ -72,7 +72,7 @@ def test_two_vertices_and_the_neighbourhood_of_a_vertex_leave_no_choice() -> Non
 
 
 def test_the_implied_flow_relaxes_along_a_straight_line() -> None:
-    """dx/ds = T(x) - x has x(H) = T + e^-H (x0 - T) as long as the line stays in its basin; so H = 1 leaves a third."""
+    """dx/ds = T(x) - x has x(H) = T + e^-H (x0 - T) while the line stays in its basin; so at H = 1 a third remains."""
     x0 = np.random.default_rng(5).standard_normal((40, 3))
     vertex = np.eye(3)[transport_map(x0, P3)]
     for horizon, steps in ((1.0, 16), (4.0, 64)):

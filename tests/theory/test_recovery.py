@@ -38,7 +38,7 @@ def test_simulation_matches_the_exact_curve(V: int, samples: int) -> None:
 
 
 def test_simulation_reads_the_interpolant_itself() -> None:
-    """Argmax of I_t drawn as a whole at V = 30 against the curve: nothing reduced beforehand."""
+    """Argmax of the full I_t at V = 30 against the curve, without reduction to rho."""
     rng = np.random.default_rng(1)
     V, t, sigma, a = 30, 0.4, 0.8, 2.0
     alpha = (1 - t) ** a
@@ -71,7 +71,7 @@ def test_curve_sharpens_to_a_step_at_theta_one() -> None:
 def test_width_shrinks_like_the_square_root_of_log_v_not_log_v() -> None:
     """The proof drops the target's own noise h_k and finds a width of order 1 / log V. It is not negligible.
 
-    rho has to grow by the spread of z_k, a standard normal: the 10-90 % width in theta tends to 2.563 / sqrt(2 log V).
+    rho must grow by the spread of z_k, a standard normal: the 10-90 % width in theta tends to 2.563 / sqrt(2 log V).
     """
     sizes = np.array([1e4, 1e8, 1e12])
     widths = np.array([transition_width(int(V)) for V in sizes])

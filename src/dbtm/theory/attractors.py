@@ -1,4 +1,4 @@
-"""Attractors of the frozen field b_t: all of them, exactly, from one scalar equation a branch.
+"""Attractors of the frozen field b_t: all of them, exactly, from one scalar equation per branch.
 
 A zero of b_t solves x = softmax(log p + beta x), eq. (attractor eqn indpt c), beta = (1 - alpha) / (alpha sigma)^2.
 With xi = beta x, every coordinate solves xi_i exp(-xi_i) = kappa p_i for one common kappa, so it is one of two numbers:
@@ -10,7 +10,7 @@ to one of the curves
     beta_0(kappa) = sum_i xi_i^-(kappa)                               (the attractor that starts at x = p),
 
 and is stable where d beta / d log kappa = sum_i xi_i / (1 - xi_i) is negative on the first, positive on the second. The
-birth of A_j is the minimum of its curve. Below, kappa is written as exp(-1 - w) / max(p), w >= 0.
+birth of A_j is the minimum of its curve. In the code, kappa is exp(-1 - w) / max(p), w >= 0.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Attractor(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A point where the curve beta_j turns, and with it the stability of its zeros."""
+    """A turning point of the curve beta_j, where the stability of its zeros changes."""
 
     beta: float
     w: float
@@ -76,7 +76,7 @@ def _near_one(y: Array) -> Array:
 
 
 def _series(d: Array) -> Array:
-    """-W near the branch point, where lambertw itself loses half of its digits: 1 - d + d^2/3 - 11/72 d^3 + ..."""
+    """-W near the branch point, where lambertw loses half of its digits: 1 - d + d^2/3 - 11/72 d^3 + ..."""
     return 1.0 - d * (1.0 - d * (1 / 3 - d * (11 / 72 - d * 43 / 540)))
 
 
@@ -100,23 +100,23 @@ def birth(p: ArrayLike, j: int) -> Turn:
 
 
 def death(p: ArrayLike) -> Turn | None:
-    """Largest beta at which the attractor that starts at p exists, or None where it becomes the dominant vertex's own.
+    """Largest beta at which the attractor that starts at p exists, or None if it becomes the dominant vertex's.
 
     prop:largest attractor says it always does. For flat targets, and for Zipf's law over a vocabulary, it does not: the
-    dominant vertex attractor is born at a fold of its own, both exist for a while, and the old one ends in a fold.
+    dominant vertex attractor is born at a separate fold, both exist for a while, and the old one ends in a fold.
     """
     l = int(np.argmax(p))
     born, gaps = birth(p, l), _gaps(p)
     if born.w == 0.0:
         return None
-    w = 0.0  # where the largest probability is shared, the curve ends there without turning
+    w = 0.0  # if several vertices have the largest probability, the curve ends there without turning
     if _slope(_W_MIN, gaps, l) < 0:
         w = float(brentq(_slope, _W_MIN, born.w * (1.0 - 1e-3), args=(gaps, l), xtol=1e-18))
     return Turn(_beta(w, gaps, l), w)
 
 
 def birth_times(p: ArrayLike, vertices: ArrayLike, sigma: float = 1.0, a: float = 1.0) -> Array:
-    """t_j at which each of the attractors A_j appears, exactly (prop:attractor formation times estimates it)."""
+    """The exact t_j at which each attractor A_j appears (prop:attractor formation times estimates it)."""
     return time_at([birth(p, int(j)).beta for j in np.atleast_1d(vertices)], sigma, a)
 
 
@@ -164,9 +164,9 @@ def formula_beta(p: ArrayLike, j: int, m: int) -> float:
 
 
 def comparable(p: ArrayLike, j: int, ratio: float = 0.5) -> int:
-    """How many probabilities other than p_j reach `ratio` of the largest, the largest itself included.
+    """The number of probabilities other than p_j of at least `ratio` times the largest, including the largest.
 
-    The proof of prop:attractor formation times sums over these; its statement leaves the largest out (docs/theory.md).
+    The proof of prop:attractor formation times sums over these; its statement omits the largest (docs/theory.md).
     """
     others = np.delete(np.asarray(p, dtype=np.float64), j)
     return int(np.sum(others >= ratio * np.max(p)))

@@ -2,8 +2,8 @@
 
     tau(t) = V / (V - 1) (Q - 1 / V),    Q = int phi(z) Phi(z + t / (1 - t))^(V - 1) dz
 
-rises from 0 to 1. For a large vocabulary nearly all of it happens in a narrow range of t (.74 to .85 for V = 50,257);
-times drawn evenly in tau spend a model's effort there.
+rises from 0 to 1. For a large vocabulary nearly all of the rise is in a narrow range of t (.74 to .85 for V = 50,257).
+Times drawn uniformly in tau concentrate training there.
 """
 
 from functools import lru_cache
@@ -16,12 +16,12 @@ from torch import Tensor
 from dbtm.core.device import wide, widest
 from dbtm.theory.recovery import DENSITY, Z, recovery
 
-STEP = 0.005  # of the signal-to-noise ratio t / (1 - t), between the points of the table
-LAST = 1 - 1e-10  # of tau: what is beyond is joined to (1, 1) by a line
+STEP = 0.005  # step of the table in the signal-to-noise ratio t / (1 - t)
+LAST = 1 - 1e-10  # last tau of the table; from there, a line to (1, 1)
 
 
 class RecoveryClock:
-    """t as a function of tau and back, for one size of the vocabulary."""
+    """t as a function of tau and back, for one vocabulary size."""
 
     def __init__(self, vocab: int):
         self.vocab = vocab
@@ -35,7 +35,7 @@ class RecoveryClock:
         return float(_scaled(recovery(t / (1 - t), self.vocab), self.vocab))
 
     def t(self, tau: Tensor) -> Tensor:
-        """t(tau), float64: cubic interpolation between points of the table whose slopes are known, error below 1e-8."""
+        """t(tau), float64: cubic Hermite interpolation of the table, error below 1e-8."""
         at, tau = tau.device, wide(tau).contiguous()
         tau_n, rho_n, slope_n = (x.to(tau.device) for x in (self.tau_n, self.rho_n, self.slope_n))
         right = torch.searchsorted(tau_n, tau, right=True).clamp(1, len(tau_n) - 1)
@@ -54,13 +54,13 @@ class RecoveryClock:
 
 
 def _scaled(probability: np.ndarray, vocab: int) -> np.ndarray:
-    """A recovery probability, 1 / V to 1, as a number from 0 to 1."""
+    """A recovery probability, from 1 / V to 1, rescaled to 0 to 1."""
     return np.clip(vocab / (vocab - 1) * (probability - 1 / vocab), 0.0, 1.0)
 
 
 @lru_cache(maxsize=8)
 def _table(vocab: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """tau, rho = t / (1 - t) and d rho / d tau at points that are even in rho."""
+    """tau, rho = t / (1 - t) and d rho / d tau at points evenly spaced in rho."""
     rho = np.arange(0.0, 20.0, STEP)
     tau = _scaled(recovery(rho, vocab), vocab)
     tau[0] = 0.0

@@ -22,7 +22,7 @@ _BLOCK = 1 << 16
 
 
 class Geometry(NamedTuple):
-    """A batch of points as the field sees it. `c` is 1 - x, kept separately because it is exact near a vertex."""
+    """The geometry of a batch of points. `c` is 1 - x, stored separately because it is exact near a vertex."""
 
     x: Array  # (N, V)
     c: Array  # (N, V)

@@ -2,8 +2,8 @@
 
 Both fields have the form rate * (endpoint - x), and a positive rate changes the clock but not the path. So the
 integrations run on clocks where the rate is one: d lambda = Z(x) ds for the autonomous flow, and -log alpha_t for the
-time-dependent one (its paths therefore do not depend on a). On these clocks a vertex is reached exponentially, with no
-singularity, and the true time is carried along as one more coordinate.
+time-dependent one (its paths therefore do not depend on a). On these clocks a vertex is reached exponentially, without
+a singularity, and the true time is integrated as one more coordinate.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _UNDECIDED = -1
 
 
 class Journey(NamedTuple):
-    """What happened to each start x_0; all of shape (N,)."""
+    """The result for each start x_0; all of shape (N,)."""
 
     vertex: NDArray[np.intp]  # T(x_0), or -1 for a start that stays on a basin boundary
     hitting_time: Array  # tau(x_0): s for the autonomous flow, 1 for the time-dependent one
@@ -38,7 +38,7 @@ class Journey(NamedTuple):
 def transport_map(
     x0: ArrayLike, p: ArrayLike, sigma: float = 1.0, a: float = 1.0, tol: float = 1e-6
 ) -> NDArray[np.intp]:
-    """T(x_0) as a vertex index per row, eq. (transport-map); -1 where x_0 stays on a basin boundary (a null set)."""
+    """T(x_0) as a vertex index per row, eq. (transport-map); -1 if x_0 stays on a basin boundary (a null set)."""
     end = integrate(_clocked(p, sigma, a), _rows(x0), _CLOCK_END, _captured(p, sigma, a), tol)
     return _vertex(end, len(np.asarray(p)))
 
@@ -50,7 +50,7 @@ def basins(points: ArrayLike, p: ArrayLike, sigma: float = 1.0, a: float = 1.0) 
 
 
 def flow(x0: ArrayLike, s: float, p: ArrayLike, sigma: float = 1.0, a: float = 1.0, tol: float = 1e-10) -> Array:
-    """X_s(x_0), the autonomous flow at its own time s, eq. (autonomous-flow); the vertex itself from tau(x_0) on."""
+    """X_s(x_0), the autonomous flow at its own time s, eq. (autonomous-flow); the vertex for s >= tau(x_0)."""
     # For a = 1 the field jumps at a vertex, so a trajectory ends just before it rather than on it.
     stop = _near(p, sigma, a, radius=1e-8)
     end = integrate(lambda _, x: autonomous_field(x, p, sigma, a), _rows(x0), s, stop, tol)
@@ -67,7 +67,7 @@ def travel(
     tol: float = 1e-7,
     observe: Observe | None = None,
 ) -> Journey:
-    """Follow the autonomous flow to within `radius` of its vertex, then finish by the law of lemma:approach-vertex."""
+    """Integrate the autonomous flow to within `radius` of its vertex, then use the rate of lemma:approach-vertex."""
     x0 = _rows(x0)
     V = x0.shape[-1]
 
@@ -89,9 +89,9 @@ def travel(
 def travel_time_dependent(
     x0: ArrayLike, p: ArrayLike, sigma: float = 1.0, tol: float = 1e-7, observe: Observe | None = None
 ) -> Journey:
-    """Follow dX/dt = b_t(X), eq. (probability-flow), to t = 1; the paths are the same for every exponent a.
+    """Integrate dX/dt = b_t(X), eq. (probability-flow), to t = 1; the paths are the same for every exponent a.
 
-    The clock is -log alpha_t. A trajectory is over when its denoiser is one-hot to rounding: the rest is straight.
+    The clock is -log alpha_t. A trajectory stops when its denoiser is one-hot up to rounding: the rest is straight.
     """
     x0 = _rows(x0)
     V = x0.shape[-1]

@@ -1,4 +1,4 @@
-"""The flow of b_t with t held fixed: which attractor each start settles in."""
+"""The flow of b_t at fixed t: the attractor that each start converges to."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from dbtm.theory.moments import Array
 def settle(x0: ArrayLike, beta: float, p: ArrayLike, speed: float = 1e-6) -> Array:
     """Limit of dx/ds = softmax(log p + beta x) - x from each row of x0, eq. (form of time dependent flow) at fixed t.
 
-    A trajectory ends where it is slower than `speed`: at an attractor, but for starts on a basin boundary.
+    A trajectory stops when it is slower than `speed`: at an attractor, except for starts on a basin boundary.
     """
     x0, log_p = np.atleast_2d(np.asarray(x0, dtype=np.float64)), np.log(np.asarray(p, dtype=np.float64))
 
@@ -23,7 +23,7 @@ def settle(x0: ArrayLike, beta: float, p: ArrayLike, speed: float = 1e-6) -> Arr
 
 
 def frozen_basins(x0: ArrayLike, beta: float, p: ArrayLike, candidates: list[Attractor]) -> NDArray[np.intp]:
-    """Index of the attractor that each row of x0 settles in; `candidates` are all attractors at this beta."""
+    """Index of the attractor that each row of x0 converges to; `candidates` are all attractors at this beta."""
     ends = settle(x0, beta, p)
     places = np.array([attractor.x for attractor in candidates])
     return np.linalg.norm(ends[:, None, :] - places, axis=-1).argmin(axis=-1)

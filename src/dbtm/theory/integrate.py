@@ -1,4 +1,4 @@
-"""Dormand-Prince 5(4) for a batch of independent trajectories, each with its own step size and its own end."""
+"""Dormand-Prince 5(4) for a batch of independent trajectories, each with its own step size and end."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from dbtm.theory.moments import Array
 
-# rhs(s, y): times (n,), states (n, d) -> derivatives (n, d).   stop(s, y) -> (n,) True where a trajectory is over.
+# rhs(s, y): times (n,), states (n, d) -> derivatives (n, d).   stop(s, y) -> (n,) True for a finished trajectory.
 Rhs = Callable[[Array, Array], Array]
 Stop = Callable[[Array, Array], NDArray[np.bool_]]
-# observe(rows, s, y): called with the trajectories that have just made a step.
+# observe(rows, s, y): called with the trajectories after each accepted step.
 Observe = Callable[[NDArray[np.intp], Array, Array], None]
 
 _C = np.array([0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
@@ -27,11 +27,11 @@ _E = np.array([71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525,
 
 
 class End(NamedTuple):
-    """Where the trajectories are when they stop, or at `s_end`."""
+    """The trajectories when they stop, or at `s_end`."""
 
     s: Array  # (N,)
     y: Array  # (N, d)
-    stopped: NDArray[np.bool_]  # (N,) False where `s_end` came first
+    stopped: NDArray[np.bool_]  # (N,) False if `s_end` came first
 
 
 def integrate(
@@ -45,7 +45,7 @@ def integrate(
 ) -> End:
     """Integrate dy/ds = rhs(s, y) from s = 0 for all rows of y0 at once; local error below tol (1 + |y|) per step.
 
-    Trajectories that are over leave the batch, so the cost is the sum of their own lengths, not rows times the longest.
+    Finished trajectories leave the batch, so the cost is the sum of all lengths, not rows times the longest.
     """
     s, y = np.zeros(len(y0)), np.array(y0, dtype=np.float64)
     stopped = np.zeros(len(y0), dtype=bool)
@@ -70,11 +70,11 @@ def integrate(
         if stop is not None:
             stopped[moved] = stop(s[moved], y[moved])
         rows = rows[~stopped[rows] & (s[rows] < s_end)]
-    raise RuntimeError(f"{len(rows)} trajectories are not over after {max_steps} steps: the tolerance is too small")
+    raise RuntimeError(f"{len(rows)} trajectories are not finished after {max_steps} steps: the tolerance is too small")
 
 
 def _step(rhs: Rhs, s: Array, y: Array, k1: Array, h: Array) -> tuple[Array, Array, Array]:
-    """One trial step of every row: new state, derivative there, and the error estimate."""
+    """One trial step of every row: new state, its derivative, and the error estimate."""
     k = [k1]
     state = y
     for c, row in zip(_C[1:], _A):

@@ -36,7 +36,7 @@ def log_moment_pair(z: Array, L: Array, m: float, q: float) -> tuple[Array, Arra
 
 
 def _log_fall(d: Array, peak: Array, z: Array, m: float) -> Array:
-    """log f(peak + d) - log f(peak), without the cancellation of two large logarithms (m may be thousands)."""
+    """log f(peak + d) - log f(peak), without cancellation of two large logarithms (m may be in the thousands)."""
     fall = d * (z - peak - 0.5 * d)
     if m > 0:
         fall += m * np.log1p(np.maximum(d / peak, -1.0 + 1e-16))
@@ -44,7 +44,7 @@ def _log_fall(d: Array, peak: Array, z: Array, m: float) -> Array:
 
 
 def _window(z: Array, L: Array, m: float) -> tuple[Array, Array, Array]:
-    """Peak on [L, inf), lower end and width of the interval that holds the mass."""
+    """Peak on [L, inf), lower end and width of the interval that contains the mass."""
     root = np.sqrt(z * z + 4.0 * m)
     # The positive root of y^2 - z y - m, in the form without cancellation for either sign of z.
     mode = np.where(z >= 0, 0.5 * (z + root), 2.0 * m / np.maximum(root - z, _TINY))

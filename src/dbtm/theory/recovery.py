@@ -1,4 +1,4 @@
-"""How well the argmax of I_t recovers its target under a uniform prior: thm:optimal-t, exactly and by simulation.
+"""The probability that the argmax of I_t is its target, for uniform targets: thm:optimal-t, exact and simulated.
 
 With rho = (1 - alpha_t) / (alpha_t sigma), the argmax is right iff rho + z_k > max_{j != k} z_j for standard normal z,
 so sigma, a and t enter only through rho.
@@ -48,9 +48,9 @@ def paper_error(theta: ArrayLike, V: int) -> Array:
 
 
 def simulate_recovery(rho: ArrayLike, V: int, samples: int, rng: np.random.Generator, block: int = 1 << 22) -> Array:
-    """Monte-Carlo recovery at each rho; the V - 1 competing noises are drawn in blocks and only their maximum is kept.
+    """Monte Carlo recovery at each rho; the V - 1 competing noises are drawn in blocks, and only their maximum is kept.
 
-    The same draws serve every rho, so the curve is monotone and costs one pass over samples x V normals.
+    All rho use the same draws, so the curve is monotone and costs one pass over samples x V normals.
     """
     top = np.full(samples, -np.inf)
     for width in _widths(V - 1, max(1, block // samples)):
