@@ -1,7 +1,6 @@
 """benchmarks/ablations.py: its arms are runs that exist, and its report reads what runs write."""
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,16 +8,12 @@ import pytest
 
 from dbtm.config import override
 from dbtm.recipes import recipe
-
-PATH = Path(__file__).parent.parent / "benchmarks" / "ablations.py"
+from tests.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def ablations():
-    specification = spec_from_file_location("ablations", PATH)
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("ablations")
 
 
 def test_arms_differ_from_the_base_and_from_each_other(ablations):

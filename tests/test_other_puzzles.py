@@ -1,7 +1,5 @@
 """The makers of benchmarks/other_puzzles.py make puzzles, and so do those it took from elsewhere."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -9,12 +7,9 @@ import pytest
 
 from dbtm.tasks.sudoku.puzzle import parse
 from dbtm.tasks.sudoku.solver import count_solutions
+from tests.scripts import load_script
 
-specification = spec_from_file_location(
-    "other_puzzles", Path(__file__).parent.parent / "benchmarks" / "other_puzzles.py"
-)
-others = module_from_spec(specification)
-specification.loader.exec_module(others)
+others = load_script("other_puzzles")
 
 
 @pytest.mark.parametrize("make", others.MAKERS, ids=lambda make: make.__name__)

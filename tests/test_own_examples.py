@@ -1,25 +1,18 @@
 """The examples of docs/own.md at a small size: their rows, their metrics, training and evaluation."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.scripts import load_script
+
 SMALL = ("model.width=16", "model.depth=1", "model.heads=2", "train.steps=3", "train.batch=8", "optim.warmup=1",
          "train.device=cpu")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def own():
-    spec = importlib.util.spec_from_file_location("own_examples", ROOT / "benchmarks" / "own.py")
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["own_examples"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("own")
 
 
 def test_the_rows_are_right_and_the_metrics_know_wrong_ones(own):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from typer.main import get_command
@@ -10,6 +9,7 @@ from typer.main import get_command
 from dbtm.checkpoint.loading import find
 from dbtm.cli import app
 from dbtm.core.registry import METHODS, TASKS
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -62,9 +62,7 @@ def test_the_page_on_traces_runs(capsys):
 
 
 def test_its_tables_are_those_of_results():
-    specification = spec_from_file_location("readme", ROOT / "benchmarks" / "readme.py")
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
+    module = load_script("readme")
     for page in module.TABLES:
         assert module.rendered(page) == (ROOT / page).read_text(), "run python benchmarks/readme.py"
 

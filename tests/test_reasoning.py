@@ -1,23 +1,16 @@
 """benchmarks/reasoning.py: how ways are named, and what "stable" is worth."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from dbtm.methods.dbtm import Options
 from dbtm.recipes import recipe
-
-PATH = Path(__file__).parent.parent / "benchmarks" / "reasoning.py"
+from tests.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def script():
-    specification = spec_from_file_location("reasoning", PATH)
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("reasoning")
 
 
 def test_every_way_is_a_way_to_sample(script):

@@ -1,24 +1,17 @@
 """benchmarks/referee_settings.py: its trials are runs that exist, and the comparison's own settings are among them."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import pytest
 
 from dbtm.config import override
 from dbtm.recipes import recipe
 from dbtm.service.refereeing import RefereeRequest, planned
 from dbtm.service.refereeing.entries import COMPARISONS
-
-FILE = Path(__file__).parent.parent / "benchmarks" / "referee_settings.py"
+from tests.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def script():
-    specification = spec_from_file_location("referee_settings", FILE)
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("referee_settings")
 
 
 def entry(tmp_path, task, words=()):

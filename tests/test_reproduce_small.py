@@ -2,25 +2,20 @@
 
 import json
 import subprocess
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 
 from dbtm.service.reproduction import states
 from dbtm.service.reproduction.registry import ENTRIES
 from dbtm.service.reproduction.steps.base import Resources
+from tests.scripts import load_script
 
-PATH = Path(__file__).parent.parent / "benchmarks" / "reproduce_small.py"
 RAN = ("tab:ril-setup", "tab:optimal-anchor")  # exact: nothing is trained
 
 
 @pytest.fixture(scope="module")
 def small():
-    specification = spec_from_file_location("reproduce_small", PATH)
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("reproduce_small")
 
 
 @pytest.fixture(scope="module")

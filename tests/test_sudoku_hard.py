@@ -1,10 +1,7 @@
 """benchmarks/sudoku_hard.py: its arms are runs that exist, each without one ingredient; the recipe's stages fit."""
 
-import sys
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -12,20 +9,12 @@ from dbtm.config import override, to_dict
 from dbtm.core.settings import changed_keys
 from dbtm.methods.base import method_of
 from dbtm.recipes import RECIPES, recipe
-
-FOLDER = Path(__file__).parent.parent / "benchmarks"
+from tests.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def script():
-    sys.path.insert(0, str(FOLDER))  # as for `python benchmarks/sudoku_hard.py`
-    try:
-        specification = spec_from_file_location("sudoku_hard", FOLDER / "sudoku_hard.py")
-        module = module_from_spec(specification)
-        specification.loader.exec_module(module)
-        return module
-    finally:
-        sys.path.remove(str(FOLDER))
+    return load_script("sudoku_hard")
 
 
 def settings_of(words):

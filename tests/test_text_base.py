@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,14 @@ from dbtm.config import override
 from dbtm.recipes import recipe
 from dbtm.train.optim import schedule
 from tests.evals.judges import gguf_writer
+from tests.scripts import load_script
 
-FILE = Path(__file__).parent.parent / "benchmarks" / "text_base.py"
 AT_ONCE = ("--max-seconds", "1e-6")  # one step, then the time is up
 
 
 @pytest.fixture(scope="module")
 def script():
-    specification = spec_from_file_location("text_base", FILE)
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("text_base")
 
 
 @pytest.fixture(scope="module")
