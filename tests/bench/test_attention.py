@@ -1,4 +1,4 @@
-"""The four-block comparison and the floors of attention and sampler."""
+"""The four-block comparison and the lower bounds of attention and sampler."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_flops_by_hand():
     step = attention._ours(model, state, compiled=False)
     with force("reference"), FlopCounterMode(display=False) as counter:
         step()
-    head = 4 * 2 * B * L * V * model.config.width  # an operator that the counter does not look into
+    head = 4 * 2 * B * L * V * model.config.width  # a custom operator, which the counter skips
     assert B * attention.step_flops(model.config, model.shape) == pytest.approx(
         counter.get_total_flops() + head, rel=0.06
     )
@@ -58,7 +58,7 @@ def test_the_ways_of_a_cpu():
 
 
 def test_floors_of_the_prior():
-    """1,000 rows at V = 100, D = 10: 2 MFLOP dense, 0.2 by the factor; 200,000 bytes are written and read."""
+    """1,000 rows at V = 100, D = 10: 2 MFLOP dense, 0.2 with the factor; 200,000 bytes are written and read."""
     floors = prior_floors(1000, 100, 10, 2, peak=1e9, rate=1e12)
     assert floors == pytest.approx({"dense": 2.0, "in chunks": 2.0, "cholesky": 0.2})
     floors = prior_floors(1000, 100, 10, 2, peak=1e15, rate=1e6)

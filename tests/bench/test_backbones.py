@@ -1,4 +1,4 @@
-"""Attention against the delta rule: the summary of known numbers, and a measurement small enough for a test."""
+"""Attention against the delta rule: the summary of known numbers, and a small measurement."""
 
 import json
 import re
@@ -19,7 +19,7 @@ app.command()(backbone)
 
 
 def known_rows() -> list[BackboneTiming]:
-    """Attention l^2, mixed 2 l^1.5, delta 100 l; attention does not fit at the greatest length."""
+    """Attention l^2, mixed 2 l^1.5, delta 100 l; attention does not fit at the largest length."""
     laws = {"attention": lambda l: float(l**2), "mixed": lambda l: 2 * l**1.5, "delta": lambda l: 100.0 * l}
     rows = []
     for l in (16, 64, 256, 1024):
@@ -51,7 +51,7 @@ def test_summary():
     ids=["gpu", "cpu"],
 )
 def test_measurement_and_running_out_of_memory(monkeypatch, error):
-    """A backbone that does not fit leaves a gap and is not tried again; the others go on."""
+    """A backbone that does not fit leaves a gap and is not tried again; the others continue."""
     original, tried = backbones.calls, []
 
     def calls(config, length, *others):

@@ -1,4 +1,4 @@
-"""The FLOPs counted by hand against those PyTorch counts while the step runs."""
+"""The FLOPs counted by hand against those counted by PyTorch during the step."""
 
 from dataclasses import replace
 
@@ -29,12 +29,12 @@ def test_flops_by_hand(name):
     torch.nn.init.normal_(method.network.head.weight)
     with force("reference"), FlopCounterMode(display=False) as counter:
         backward(method, random_examples(config.shape, 64, CPU))
-    # constants around branches, folded into the matrices, are left out; half of the rows are visited only in the mean
+    # folded constants around branches are not counted; half of the rows are visited only on average
     assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.06)
 
 
 def test_flops_of_passes_on_a_share_of_the_rows():
-    """The pass at I_t on a quarter of them, and one at the prior's mean on half."""
+    """The pass at I_t on a quarter of the rows, and one at the prior's mean on half."""
     base = kinds(run())["transport + anchor + boundary"]
     posterior, loss = PosteriorConfig(weight=1.0, fraction=0.5), replace(base.method.loss, interpolant_fraction=0.25)
     config = replace(base, method=replace(base.method, posterior=posterior, loss=loss))

@@ -1,4 +1,4 @@
-"""The clock and the scale against calls whose time and memory are known, and the fits against exact power laws."""
+"""Time and memory of calls with known values, and the fits against exact power laws."""
 
 import time
 

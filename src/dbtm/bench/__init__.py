@@ -1,1 +1,1 @@
-"""What things cost on this machine: ratios measured in one run, beside floors counted by hand (`dbtm bench`)."""
+"""Benchmarks on this machine: ratios measured in one run, next to lower bounds counted by hand (`dbtm bench`)."""

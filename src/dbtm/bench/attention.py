@@ -26,20 +26,20 @@ SHAPES = [
     ("wide heads", 32, 8, 1024, 128, 50.0),
 ]
 SMALL_SHAPES = [("small", 4, 4, 128, 32, 50.0), ("small, no softcap", 4, 4, 128, 32, 0.0)]
-# (B, L, V) of the paper's comparison on an A100, with a fused kernel's speed-up and saving of memory there
+# (B, L, V) of the paper's comparison on an A100, with its fused kernel's speed-up and memory saving
 STEPS = [(64, 128, 12, 1.2, 1.4), (8, 1024, 8192, 1.7, 3.7)]
 SMALL_STEPS = [(4, 32, 12, 1.2, 1.4), (1, 128, 512, 1.7, 3.7)]
 
 
 def backends(softcap: float, device: torch.device, dtype: torch.dtype, d: int) -> list[str]:
-    """Those that can serve, the plain one last."""
+    """The backends that support these inputs, the reference last."""
     fused = [] if no_triton(device.type == "cuda", dtype, d) else ["triton"]
     return [*fused, *([] if softcap else ["sdpa"]), "reference"]
 
 
 def measure_shapes(device: torch.device, repeats: int) -> Iterator[dict[str, Any]]:
-    """Value, value with tangent, and both with backward, in milliseconds. The floor counts 2 B H L^2 d FLOPs a
-    product, at the measured peak: 2 products for the value, 4 more for the tangent, 7 for the backward pass. On a GPU
+    """Value, value with tangent, and both with backward, in milliseconds. The lower bound counts 2 B H L^2 d FLOPs per
+    product at the measured peak: 2 products for the value, 4 more for the tangent, 7 for the backward pass. On a GPU
     the calls are replayed as CUDA graphs.
     """
     gpu = device.type == "cuda"
@@ -52,7 +52,7 @@ def measure_shapes(device: torch.device, repeats: int) -> Iterator[dict[str, Any
         calls: dict[str, Callable[[], object]] = {}
         for backend in backends(softcap, device, dtype, d):
             if backend == "reference" and B * H * L * L > 2**29:
-                continue  # its logits and their tangents would fill the memory
+                continue  # its logits and tangents would not fit into memory
             calls |= _calls(backend, leaves, tangents, go, softcap)
         product = 2e3 * B * H * L * L * d / peak
         floor = {"value": 2 * product, "dual": 6 * product, "dual step": 13 * product}
@@ -84,12 +84,12 @@ def _calls(
 
 
 def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]]:
-    """The transport step of a four-block DiT (width 512, 8 heads, no softcap, as the paper's kernel): ours against
-    the same loss through torch.func.jvp, which keeps a graph of the tangent too.
+    """The transport step of a four-block DiT (width 512, 8 heads, no softcap, like the paper's kernel): ours against
+    the same loss through torch.func.jvp, which also keeps a graph of the tangent.
 
-    On a CPU both plain, as PyTorch launches them; on a GPU also replayed as CUDA graphs, and compiled and replayed, as
-    our trainer runs its own. `speed` and `memory` compare the fastest way of each; one that PyTorch cannot compile has
-    the reason in `refused`. The floor is that of `step_flops`, at the measured matrix peak.
+    On a CPU both run eagerly. On a GPU they are also replayed as CUDA graphs, and compiled and replayed, as in our
+    trainer. `speed` and `memory` compare the fastest mode of each; if PyTorch cannot compile one, `refused` has the
+    reason. The lower bound is `step_flops` at the measured matrix peak.
     """
     gpu = device.type == "cuda"
     peak = matrix_peak(device, torch.bfloat16 if gpu else torch.float32)
@@ -111,7 +111,7 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
                     model.compute_dtype = torch.bfloat16
                 call = build(model, state, way == "compiled")
                 try:
-                    call()  # gradients exist from here on, and are not counted
+                    call()  # allocates the gradients, which are not counted
                 except TorchDynamoException as error:
                     lines = [line for line in str(error).splitlines() if "Error" in line]
                     refused[name] = lines[-1] if lines else type(error).__name__
@@ -137,15 +137,15 @@ def measure_steps(device: torch.device, repeats: int) -> Iterator[dict[str, Any]
 
 
 def step_flops(config: ModelConfig, shape: Shape) -> int:
-    """FLOPs of the matrix products of a transport step of one sequence: value, tangent, and two for the gradient, at
-    the blocks and the head; of the embedding x0 W and its gradient.
+    """FLOPs of the matrix products of a transport step of one sequence: value, tangent, and two for the gradient, in
+    the blocks and the head; and of the embedding x0 W and its gradient.
     """
     product = 2 * shape.length * shape.vocab * config.width
     return 4 * (map_flops(config, shape) - 2 * product) + (4 + 2) * product
 
 
 def _ours(model: Backbone, state, compiled: bool) -> Callable[[], None]:
-    """State in parts, tangents by hand, the head in chunks."""
+    """State in parts, our tangents, the head in chunks."""
     weight = torch.full((state.tokens.numel(),), 1 / state.tokens.numel(), device=state.tokens.device)
     rows = torch.arange(len(weight), device=weight.device)
     if compiled:

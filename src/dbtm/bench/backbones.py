@@ -1,4 +1,4 @@
-"""Attention against the delta rule over the length: time of a forward pass and of a transport step, and peak memory."""
+"""Attention against the delta rule by length: time of a forward pass and of a transport step, and peak memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +15,7 @@ from dbtm.nn import Backbone
 from dbtm.simplex.interpolant import interpolate
 from dbtm.viz.theory.style import INK, LINES, VERTEX_COLOURS, new_figure, panel
 
-# `delta` alone is linear in the length; `mixed`, the paper's, keeps attention in every fourth block
+# only `delta` is linear in the length; `mixed`, the paper's, has attention in every fourth block
 PATTERNS = {"attention": "attn", "mixed": "gdn,gdn,gdn,attn", "delta": "gdn"}
 MEASURES = {
     "forward_ms": "forward, ms",
@@ -28,7 +28,7 @@ VOCAB = 256  # small: embedding and head cost all backbones the same
 
 @dataclass(frozen=True)
 class BackboneTiming:
-    """One backbone at one length; None where it did not fit into memory."""
+    """One backbone at one length; None if it did not fit into memory."""
 
     backbone: str
     length: int
@@ -41,13 +41,13 @@ class BackboneTiming:
 def calls(
     config: ModelConfig, length: int, batch: int, device: torch.device, compiled: bool
 ) -> dict[str, Callable[[], object]]:
-    """A forward pass as a sampler makes it, and a transport step: value, tangent, loss, backward."""
+    """A forward pass as in a sampler, and a transport step: value, tangent, loss, backward."""
     torch.manual_seed(0)
     model = Backbone(Shape(VOCAB, length), config).to(device)
     if device.type == "cuda":
         model.compute_dtype = torch.bfloat16
     if compiled:
-        model.compile_layers(dynamic=False)  # as training does
+        model.compile_layers(dynamic=False)  # as in training
     shape = (batch, length)
     tokens, noise = torch.randint(0, VOCAB, shape, device=device), torch.randn(*shape, VOCAB, device=device)
     clean, t = torch.zeros(shape, dtype=torch.bool, device=device), torch.rand(batch, 1, device=device).expand(shape)
@@ -74,9 +74,9 @@ def measure(
     compiled: bool = False,
     progress: Callable[[], None] = lambda: None,
 ) -> Iterator[BackboneTiming]:
-    """Every backbone at every length, the backbones of a length in turn; one that runs out of memory stays out.
+    """Every backbone at every length; all backbones of a length take turns. One that runs out of memory is dropped.
 
-    On a GPU the calls are timed as CUDA graphs: at short lengths it would be the time of their launches.
+    On a GPU the calls are timed as CUDA graphs; otherwise short lengths would measure the kernel launches.
     """
     alive = dict(PATTERNS)
     for length in lengths:
@@ -87,7 +87,7 @@ def measure(
             try:
                 run = calls(config, length, batch, device, compiled)
                 for call in run.values():
-                    call()  # gradients exist from here on, and are not counted
+                    call()  # allocates the gradients, which are not counted
                     call()
                 measured[name] = {f"{kind}_bytes": peak_bytes(call, device) for kind, call in run.items()}
                 runs[name] = run
@@ -100,7 +100,7 @@ def measure(
             for name, run in runs.items():
                 try:
                     timed |= replayed({name: run[kind]}, device)
-                except RuntimeError as error:  # a graph has memory of its own
+                except RuntimeError as error:  # a graph has its own memory
                     no_memory(error)
             taken = milliseconds(timed, device, repeats)
             for name, ms in taken.items():
@@ -111,21 +111,21 @@ def measure(
 
 
 def no_memory(error: RuntimeError) -> None:
-    """Give back what was reserved where memory has run out; any other error goes on."""
+    """If memory has run out, free what was reserved; re-raise any other error."""
     if not out_of_memory(error):
         raise error
     torch.cuda.empty_cache()
 
 
 def series(rows: Sequence[BackboneTiming], backbone: str, measure: str) -> tuple[list[int], list[float]]:
-    """Lengths and values of one backbone, what did not fit left out."""
+    """Lengths and values of one backbone, without those that did not fit."""
     known = [(row.length, getattr(row, measure)) for row in rows if row.backbone == backbone]
     known = [(length, value) for length, value in known if value is not None]
     return [length for length, _ in known], [value for _, value in known]
 
 
 def summary(rows: Sequence[BackboneTiming]) -> dict[str, Any]:
-    """Exponents over all lengths and over the last two, ratios to attention, and where the others get below it."""
+    """Exponents over all lengths and over the last two, ratios to attention, and lengths at which others beat it."""
     out: dict[str, Any] = {"rows": [asdict(row) for row in rows]}
     for name in MEASURES:
         at = {backbone: dict(zip(*series(rows, backbone, name), strict=True)) for backbone in PATTERNS}
@@ -145,8 +145,8 @@ def summary(rows: Sequence[BackboneTiming]) -> dict[str, Any]:
 
 
 def draw(rows: Sequence[BackboneTiming], measured: dict[str, Any]) -> Figure:
-    """Four panels over the length: time and memory of both calls, with exponents over all lengths and the lengths from
-    which on the others are below attention.
+    """Four panels by length: time and memory of both calls, with exponents over all lengths and the lengths from which
+    the other backbones are below attention.
     """
     figure = new_figure(8.0, 5.6)
     for ax, letter, (name, title) in zip(figure.subplots(2, 2).flat, "ABCD", MEASURES.items()):

@@ -21,8 +21,9 @@ SMALL_SIZES = [("sudoku", 4 * 180, 64, 12), ("text", 256, 64, 2048)]
 
 
 def measure(device: torch.device, repeats: int) -> Iterator[dict[str, Any]]:
-    """Loss and gradients of transport and endpoint. The floor: 4 products of n V D at the measured peak, and logits
-    and tangents written once, read three times, with their gradient written and read twice, at the measured bandwidth.
+    """Loss and gradients of transport and endpoint. The lower bound: 4 products of n V D at the measured peak, plus
+    logits and tangents written once and read three times, and their gradient written and read twice, at the measured
+    bandwidth.
     """
     gpu = device.type == "cuda"
     dtype = torch.bfloat16 if gpu else torch.float32

@@ -1,4 +1,4 @@
-"""The sampler: drawing the prior, and what a refinement round takes."""
+"""The sampler: time to draw the prior, and time of a refinement round."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from dbtm.simplex import Noise
 def measure_prior(
     vocab: int, width: int, batch: int, length: int, device: torch.device, repeats: int
 ) -> dict[str, Any]:
-    """x0 W by the Cholesky factor of W^T W against x0 drawn whole and multiplied; the factor is made once."""
+    """x0 W by the Cholesky factor of W^T W, computed once, against x0 drawn densely and multiplied."""
     with torch.device(device):
         model = Backbone(Shape(vocab, length), ModelConfig(width=width, depth=1, heads=1))
     if device.type == "cuda":
@@ -44,8 +44,8 @@ def measure_prior(
 
 
 def prior_floors(rows: int, vocab: int, width: int, itemsize: int, peak: float, rate: float) -> dict[str, float]:
-    """Milliseconds that the measured peaks allow: products of (rows, n) with (n, width), where n is the vocabulary or,
-    by the factor, the width; draws that exist whole cross the memory twice. Random numbers are not counted.
+    """Lower bounds in milliseconds at the measured peaks: products of (rows, n) with (n, width), where n is the
+    vocabulary or, with the factor, the width; dense draws are written and read once. Random numbers are not counted.
     """
     product, draw = 2e3 * rows * width / peak, 2e3 * rows * itemsize / rate
     result = draw / 2 * width
@@ -59,10 +59,10 @@ def prior_floors(rows: int, vocab: int, width: int, itemsize: int, peak: float, 
 def measure_rounds(
     config: RunConfig, batch: int, device: torch.device, compiled: bool, repeats: int, nfe: int = 4
 ) -> dict[str, Any]:
-    """Milliseconds of a round of a batch, eager and compiled, with every round used (no score of an untrained map
-    reaches the threshold 1, so that the floor alone commits).
+    """Milliseconds per round of a batch, eager and compiled. All rounds are used: no score of an untrained map reaches
+    the threshold 1, so only the floor commits.
 
-    The mean of all rounds; the last is not scored.
+    This is the mean over all rounds; the last is not scored.
     """
     method = method_of(config)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""A training step against a plain cross-entropy step of the same batch and backbone: time, memory, and the floor."""
+"""A training step against a plain cross-entropy step of the same batch and backbone: time, memory, lower bound."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +16,7 @@ from dbtm.methods.base import Examples, backward
 from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, Options, PosteriorConfig, QualityConfig, RilConfig
 from dbtm.train.graph import GraphedBackward
 
-BOUNDARY = 1 / 8  # share of the rows that pay for the boundary
+BOUNDARY = 1 / 8  # share of rows with the boundary loss
 OURS = "transport + anchor + boundary"
 
 
@@ -28,16 +28,16 @@ class StepTiming:
     ms: float
     ratio_vs_ce: float
     peak_gib: float
-    flops: float  # by hand, of the matrix products
-    floor_ms: float  # what the measured matrix peak and bandwidth allow for the FLOPs and bytes counted by hand
-    share_of_peak: float  # FLOPs of the step, a second, over the measured peak
-    head_rows: float  # positions that the head visits, over those of the batch
+    flops: float  # of the matrix products, counted by hand
+    floor_ms: float  # time of the hand-counted FLOPs and bytes at the measured matrix peak and bandwidth
+    share_of_peak: float  # FLOPs of the step per second, relative to the measured peak
+    head_rows: float  # positions visited by the head, relative to those of the batch
 
 
 def kinds(config: RunConfig) -> dict[str, RunConfig]:
     """The plain step (one pass at I_t, cross-entropy at every target position), ours, and ours with four rounds.
 
-    Coupling is independent and the quality head is off in all of them, so that they differ in the objective alone.
+    Coupling is independent and the quality head is off in all of them, so that they differ only in the objective.
     """
     given = settings(config)
     path = replace(given.path, coupling="independent")
@@ -57,9 +57,9 @@ def kinds(config: RunConfig) -> dict[str, RunConfig]:
 
 
 def step_bytes(config: RunConfig, batch: int, width: int) -> float:
-    """Bytes that must cross the memory: activations of the blocks, written once and read once, a pass each way.
+    """Least memory traffic in bytes: activations of the blocks, written once and read once, per forward and backward.
 
-    A block keeps q, k, v, the mixed values and the residual (6 D) and the feed-forward's 2 f D, in `width` bytes.
+    A block saves q, k, v, the mixed values and the residual (6 D) and the feed-forward's 2 f D, in `width` bytes each.
     """
     model, method = config.model, settings(config)
     block = batch * config.task.length * model.width * (6 + 2 * model.ffn) * width * 2
@@ -70,14 +70,14 @@ def step_bytes(config: RunConfig, batch: int, width: int) -> float:
 
 
 def random_examples(shape: Shape, batch: int, device: torch.device) -> Examples:
-    """Random tokens: what they say does not change what a step costs."""
+    """Random tokens: the cost of a step does not depend on them."""
     torch.manual_seed(0)
     tokens = torch.randint(0, shape.vocab, (batch, shape.length), device=device)
     return Examples(tokens, torch.zeros_like(tokens, dtype=torch.bool), rng.fold(0, torch.arange(batch)).to(device), 0)
 
 
 def prepare(config: RunConfig, batch: int, device: torch.device, compiled: bool, graphed: bool) -> Callable[[], Any]:
-    """One step as a call, compiled and recorded where that is asked for, and warm."""
+    """One step as a call, optionally compiled and recorded, after warm-up."""
     method = DBTM(config).start()
     method.network.to(device).train()
     if device.type == "cuda":
@@ -101,7 +101,7 @@ def measure(
     repeats: int,
     progress: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """All kinds of step, in turns."""
+    """All kinds of step, which take turns."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     peak, rate = matrix_peak(device, dtype), bandwidth(device)
     config = replace(config, train=replace(config.train, graph=graphed))

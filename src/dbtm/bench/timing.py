@@ -1,4 +1,4 @@
-"""Milliseconds and bytes of a call, on a CPU or a GPU, and how they grow with a size."""
+"""Milliseconds and bytes of a call, on a CPU or a GPU, and their growth with a size."""
 
 import os
 import statistics
@@ -14,7 +14,7 @@ Call = Callable[[], object]
 
 
 def elapsed(call: Call, device: torch.device) -> float:
-    """Milliseconds of one call, to its end on the device."""
+    """Milliseconds of one call, including its work on the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     start = time.perf_counter()
@@ -25,7 +25,7 @@ def elapsed(call: Call, device: torch.device) -> float:
 
 
 def replayed(calls: Mapping[str, Call], device: torch.device) -> dict[str, Call]:
-    """The calls as CUDA graphs, which leaves their launches out of account; on a CPU the calls themselves."""
+    """The calls as CUDA graphs, which excludes launch time; on a CPU the calls themselves."""
     if device.type != "cuda":
         return dict(calls)
     graphs, pool = {}, torch.cuda.graph_pool_handle()
@@ -39,7 +39,7 @@ def replayed(calls: Mapping[str, Call], device: torch.device) -> dict[str, Call]
 def milliseconds(
     calls: Mapping[str, Call], device: torch.device, repeats: int = 10, warmup: int = 2
 ) -> dict[str, float]:
-    """Median time of each call. They take turns, so that whatever else the machine does falls on all of them alike."""
+    """Median time of each call. They take turns, so that other load on the machine affects all of them alike."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(warmup + repeats):
         for name, call in calls.items():
@@ -50,7 +50,7 @@ def milliseconds(
 
 
 def peak_bytes(call: Call, device: torch.device) -> int:
-    """The most memory a call holds at once beyond what was held before it."""
+    """Peak memory of a call, minus the memory in use before it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -58,7 +58,7 @@ def peak_bytes(call: Call, device: torch.device) -> int:
         call()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "7")  # the profiler would announce itself on stderr
+    os.environ.setdefault("KINETO_LOG_LEVEL", "7")  # silences the profiler on stderr
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
         call()
@@ -69,14 +69,14 @@ def peak_bytes(call: Call, device: torch.device) -> int:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """p of the power law value = c size^p that fits best in logarithms."""
+    """p of the power law value = c size^p with the best fit in logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def crossing(sizes: Sequence[float], first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The size from which on `second` is below `first`, interpolated in logarithms; None if it is not at the end.
+    """The size from which `second` is below `first`, interpolated in logarithms; None if it is above at the last size.
 
-    Where it is below at every size, that is the smallest one.
+    If it is below at every size, this is the smallest size.
     """
     gap = np.log(second) - np.log(first)
     if gap[-1] >= 0:
