@@ -1,9 +1,9 @@
 """A stand-in for Apple's GPU (`mps`) on a machine without one.
 
-Tensors say that they are on mps, and an operation on them is computed on the CPU. Refused, as on the real device:
-float64, and operands on different devices; also copies that do not wait, which the real device gets wrong. A CPU cannot
-show what PyTorch has not written for mps, what it rounds differently, bugs of its kernels, lack of memory, threads
-(`Prefetch` is replaced), compiled blocks, or any speed.
+Tensors report the device mps, but operations on them run on the CPU. As on the real device, float64 and operands on
+different devices are refused; non-blocking copies are refused too, since the real device gets them wrong. The stand-in
+does not test operators missing on mps, its rounding, bugs of its kernels, lack of memory, threads (`Prefetch` is
+replaced), compiled blocks, or speed.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 MPS = torch.device("mps")
-HELD = torch.device("meta", 0)  # what PyTorch's own code reads: it has no driver for mps here
+HELD = torch.device("meta", 0)  # the device seen by PyTorch's own code, which has no mps driver here
 COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 INDEXING = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_")  # takes indices on the CPU
 
 
 class OnApple(torch.Tensor):
-    """A tensor of the stand-in: its numbers are on the CPU."""
+    """A tensor of the stand-in: its values are on the CPU."""
 
     @staticmethod
     def __new__(cls, numbers: torch.Tensor):
@@ -75,7 +75,7 @@ class Apple(TorchDispatchMode):
 
 
 class Named(TorchFunctionMode):
-    """Takes mps for the device that PyTorch's own code reads."""
+    """Replaces mps by the device seen by PyTorch's own code."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -129,9 +129,9 @@ def _put(func, x):
 
 @contextmanager
 def apple_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Within it, device=mps is the stand-in."""
+    """A context in which device=mps is the stand-in."""
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    here = lambda source, _device: nullcontext(source)  # noqa: E731  # a mode is of one thread
+    here = lambda source, _device: nullcontext(source)  # noqa: E731  # a mode applies to one thread
     monkeypatch.setattr("dbtm.train.loop.Prefetch", here)
     with Named(), Apple(), torch.autograd.set_multithreading_enabled(False):
         yield

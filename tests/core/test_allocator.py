@@ -1,4 +1,4 @@
-"""A process that trains keeps the memory it frees, unless the user says otherwise."""
+"""A training process keeps the memory it frees, unless the user sets otherwise."""
 
 import platform
 import subprocess
@@ -37,6 +37,6 @@ def test_what_the_user_has_set_stays(settings):
     assert not keep_freed_memory(settings)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone has these settings")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
 def test_memory_that_is_asked_for_again_is_not_mapped_again():
     assert faults("keep") < faults("default") / 4

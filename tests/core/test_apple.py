@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*meta:UserWarning")
 @pytest.fixture
 def apple(monkeypatch):
     monkeypatch.setattr("dbtm.evals.quick.SAMPLES", 20)
-    monkeypatch.setattr("dbtm.tasks.toy._independent_bound", lambda *_: 0.0)  # no work of the device, but long
+    monkeypatch.setattr("dbtm.tasks.toy._independent_bound", lambda *_: 0.0)  # slow, and not on the device
     with apple_gpu(monkeypatch):
         yield torch.device("mps")
 
@@ -92,7 +92,7 @@ def test_rotary_angles(apple):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The run of a method on the Markov chain with its quick evaluation, made where it is asked for."""
+    """The run of a method on the Markov chain with its quick evaluation, created on request."""
     made = {}
 
     def of(method):
@@ -108,7 +108,7 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if name not in WITHOUT])
 def test_a_method_trains_and_samples(name, runs, apple):
-    """At temperature 0 most tokens are those of the same weights on the CPU: uniform numbers are float32 there."""
+    """At temperature 0 most tokens equal those of the same weights on the CPU; mps has float32 uniform numbers."""
     run = runs(name)
     there, here = load(run, "mps"), load(run, "cpu")
     assert (there.device, here.device) == (apple, torch.device("cpu"))

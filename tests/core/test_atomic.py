@@ -1,4 +1,4 @@
-"""A file is there whole or not at all, and is on the disk when it is there."""
+"""A file is complete or absent, and on disk before it has its name."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
 
 @pytest.fixture
 def order(monkeypatch):
-    """What happens to the disk, in order."""
+    """The disk operations, in order."""
     done = []
     sync, rename = os.fsync, os.replace
 
@@ -88,7 +88,7 @@ def test_a_link_stays_a_link(tmp_path):
     assert [(tmp_path / name).read_text() for name in ("there", "nowhere yet")] == ["new", "new"]
 
 
-@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="memory as a folder is Linux's")
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="only Linux has /dev/shm")
 def test_a_file_in_memory_is_a_file():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for text in ("old", "new"):
@@ -96,7 +96,7 @@ def test_a_file_in_memory_is_a_file():
         assert (Path(folder) / "best.json").read_text() == "new"
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_takes_what_it_is_given(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""Devices by name, and no call that only NVIDIA's GPUs answer on the way of other devices."""
+"""Devices by name, and no CUDA call on other devices."""
 
 import pytest
 import torch
@@ -36,10 +36,10 @@ def test_where_there_is_none_it_is_a_line(monkeypatch):
 
 
 def test_on_a_cpu_no_call_of_cuda_is_reached(monkeypatch, tmp_path):
-    """Training, saving, loading and sampling, with everything of torch.cuda but the question for a GPU broken."""
+    """Training, saving, loading and sampling, with all of torch.cuda broken except the check for a GPU."""
 
     def broken(*_, **__):
-        raise AssertionError("a call that only CUDA answers")
+        raise AssertionError("a call of CUDA")
 
     for name in (
         "Stream",

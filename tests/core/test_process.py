@@ -1,4 +1,4 @@
-"""Whether another process lives."""
+"""Whether another process exists."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Names to classes: one's own beside those of a package, which are imported when they are asked for."""
+"""Names to classes: the user's next to the package's, which are imported on demand."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from dbtm.core.registry import METHODS, TASKS, Registry
 
 @pytest.fixture
 def shapes(tmp_path, monkeypatch):
-    """A registry whose package has two classes in modules of their own."""
+    """A registry whose package has two classes in separate modules."""
     package = tmp_path / "shapes_for_test"
     package.mkdir()
     (package / "__init__.py").write_text(

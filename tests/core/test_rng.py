@@ -26,7 +26,7 @@ def test_bits_are_splitmix64():
 
 
 def test_known_splitmix_output():
-    # the first outputs of SplitMix64 from state 0, as given with its reference implementation
+    # the first outputs of SplitMix64 from state 0, published with its reference implementation
     assert rng.bits(torch.tensor([0]), 2)[0].numpy().astype(np.uint64).tolist() == [
         0xE220A8397B1DCDAF,
         0x6E789E6AA1B965F4,
@@ -34,7 +34,7 @@ def test_known_splitmix_output():
 
 
 def test_seeds_of_any_size():
-    """Python integers count by their lowest 64 bits."""
+    """Only the lowest 64 bits of Python integers are used."""
     for seed in (2**63, 2**64 - 1, -(2**63) - 1, 10**30):
         wrapped = seed % 2**64
         signed = wrapped - 2**64 if wrapped >= 2**63 else wrapped

@@ -1,4 +1,4 @@
-"""Settings: read strictly, with every mistake named in one line; written back as they were; every field explained."""
+"""Settings: strict reading, with one line per mistake; writing gives the same values; every field is explained."""
 
 import math
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -88,7 +88,7 @@ def test_whole_numbers_are_taken_for_real_ones_and_not_the_other_way_round():
         ({"count": None}, "outer.count=None must be of type int"),
         ({"count": "1"}, "outer.count='1' must be of type int"),
         ({"count": [1]}, "outer.count=[1] must be of type int"),
-        ({"count": 10**30}, "outer.count is a whole number of"),
+        ({"count": 10**30}, "outer.count is an integer of"),
         ({"count": 0}, "outer.count=0 must be positive"),
         ({"count": 1, "kind": "plian"}, "outer.kind='plian' is not a choice; did you mean 'plain'?"),
         ({"count": 1, "kind": ["plain"]}, "outer.kind=['plain'] is not a choice"),
@@ -168,7 +168,7 @@ def test_changed_keys_are_dotted_names():
 
 
 def sections_of(settings):
-    """The classes of a section and of all sections within it."""
+    """The classes of a section and of all its subsections."""
     yield type(settings)
     for f in fields(settings):
         if is_dataclass(getattr(settings, f.name)):
@@ -176,7 +176,7 @@ def sections_of(settings):
 
 
 def all_sections():
-    """Every section that a run of this package can have."""
+    """Every section of any run of this package."""
     for name in RECIPES:
         run = recipe(name)
         for part in (run.task, run.model, run.optim, run.train):
@@ -201,5 +201,5 @@ def test_all_of_them_are_looked_at():
 @pytest.mark.parametrize("cls", SECTIONS, ids=lambda cls: f"{cls.__module__}.{cls.__qualname__}")
 def test_every_setting_says_what_it_means(cls):
     silent = [f.name for f in fields(cls) if not meanings(cls).get(f.name)]
-    assert not silent, f"{cls.__qualname__}: a string below {', '.join(silent)} should say what it is"
+    assert not silent, f"{cls.__qualname__}: a string below {', '.join(silent)} should explain the setting"
     assert all(meaning.endswith((".", ")", ":")) for meaning in meanings(cls).values())

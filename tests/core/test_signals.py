@@ -1,4 +1,4 @@
-"""Signals that end a process leave through every `finally`, and only where nobody else handles them."""
+"""Signals that end a process exit through every `finally`, unless they are already handled."""
 
 import signal
 import subprocess
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix
 
 @pytest.fixture(autouse=True)
 def _default_hangup():
-    """Every test starts with the default action, also where the shell ignores the signal."""
+    """Every test starts with the default action, even if the shell ignores the signal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -28,7 +28,7 @@ def test_a_signal_leaves_and_is_handed_back():
             try:
                 signal.raise_signal(signal.SIGHUP)
             finally:
-                signal.raise_signal(signal.SIGHUP)  # a second one does not disturb
+                signal.raise_signal(signal.SIGHUP)  # a second one has no effect
                 cleaned.append(True)
 
     with pytest.raises(SystemExit) as found:
@@ -68,7 +68,7 @@ CHILD = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_DFL,
 
 
 def test_children_of_a_test_start_with_the_default_signals():
-    """Those of every test: an ignored or blocked SIGHUP stays with the test run itself, which outlives it."""
+    """In every test: an ignored or blocked SIGHUP affects only the test run itself, so that it survives."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:

@@ -1,4 +1,4 @@
-"""What is printed cannot give orders to a terminal, and an error is one readable line."""
+"""Printed text cannot control a terminal, and an error is one readable line."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Idle threads sleep soon, in every process that imports the package, unless the user says otherwise."""
+"""Idle threads sleep soon, in every process that imports the package, unless the user sets otherwise."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def test_a_wait_policy_of_the_users_own_is_left_alone():
 
 @pytest.mark.parametrize("start", ["import dbtm", "import dbtm.cli", "from dbtm import load"])
 def test_it_is_set_before_pytorch_is_imported(start):
-    """An import hook notes the environment at the moment when torch is first asked for."""
+    """An import hook records the environment at the first import of torch."""
     script = (
         "import os, sys\n"
         "class Look:\n"

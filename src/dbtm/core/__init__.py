@@ -1,1 +1,1 @@
-"""What every room may use and which uses none of them: errors, random numbers, files, signals, devices, registries."""
+"""Shared base without imports from other packages: errors, random numbers, files, signals, devices, registries."""

@@ -1,4 +1,4 @@
-"""How the C library hands memory back to the system. Called where a run trains on a CPU."""
+"""Settings for the C library's return of memory to the system. Called for training on a CPU."""
 
 import ctypes
 import os
@@ -6,18 +6,18 @@ import sys
 from collections.abc import Mapping
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
-KEPT = 1 << 30  # bytes of free memory that stay with the process
-MAPPED = 32 << 20  # bytes from which an allocation is a mapping of its own: the most that glibc takes
+KEPT = 1 << 30  # bytes of free memory that the process keeps
+MAPPED = 32 << 20  # bytes from which an allocation is mapped separately: the largest value that glibc accepts
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let glibc keep up to 1 GiB of freed memory; what the user has set stays. Returns whether anything was changed.
+    """Let glibc keep up to 1 GiB of freed memory, unless the user has set it. Returns whether anything was changed.
 
-    A training step frees its activations and asks for the same sizes again. By default glibc gives them back to the
-    system in between, and every page is zeroed and mapped once more, which slows the steps of a small network.
+    A training step frees its activations and requests the same sizes again. By default glibc returns them to the system
+    in between, and every page is zeroed and mapped again, which slows down the steps of a small network.
     """
     chosen = any(name.startswith("MALLOC_") for name in environment)
     if sys.platform != "linux" or chosen or "glibc.malloc" in environment.get("GLIBC_TUNABLES", ""):
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none, or one that does nothing
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # missing or without effect in other C libraries
     return mallopt is not None and bool(mallopt(MMAP_THRESHOLD, MAPPED)) and bool(mallopt(TRIM_THRESHOLD, KEPT))

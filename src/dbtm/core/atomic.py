@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever the process is killed."""
+"""Atomic file writes: a file is complete or absent, even if the process is killed."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ from dbtm.core.errors import UsageError
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write under a temporary name, sync, then rename: neither a reader nor a crash ever sees half a file.
+    """Write under a temporary name, sync, then rename: a reader or a crash never sees half a file.
 
-    A link stays a link to the file that is written. A device or a pipe takes what it is given.
+    A link stays a link, and its target is written. Devices and pipes are written directly.
     """
     open_already = path.is_relative_to("/dev/fd") or str(path) in ("/dev/stdout", "/dev/stderr")
     if path.exists() and (open_already or not path.is_file()):
@@ -38,7 +38,7 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """What was written to a file, or renamed in a folder, is on the disk."""
+    """Flush a file's content, or a folder's renames, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

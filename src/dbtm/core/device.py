@@ -1,4 +1,4 @@
-"""Where tensors live: the device a user names, and what it is good at."""
+"""The device selected by the user, and what it supports."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def pick_device(name: str) -> torch.device:
-    """auto takes a GPU of NVIDIA or AMD where there is one; Apple's (mps) is taken where it is asked for."""
+    """auto selects an NVIDIA or AMD GPU if there is one; Apple's (mps) must be selected explicitly."""
     if name not in DEVICES:
         raise UsageError(f"device {name} is not a choice{nearest(name, DEVICES)}")
     if name == "auto":
@@ -22,7 +22,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """A device in words."""
+    """A readable name of a device."""
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     if device.type != "cpu":
@@ -32,7 +32,7 @@ def device_name(device: torch.device) -> str:
 
 
 def wide_device(device: torch.device) -> torch.device:
-    """Where float64 is computed for a device: on itself, but Apple's GPUs have none."""
+    """The device for float64 computations: the same device, or the CPU for Apple's GPUs, which lack float64."""
     return torch.device("cpu") if device.type == "mps" else device
 
 
@@ -42,12 +42,12 @@ def wide(x: Tensor) -> Tensor:
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """The widest dtype of a device, for numbers that stay on it: float64, but float32 on Apple's GPUs."""
+    """The widest dtype of a device: float64, or float32 on Apple's GPUs."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def fast_bf16(device: torch.device) -> bool:
-    """True where bfloat16 products are native; elsewhere float32 is faster."""
+    """True if bfloat16 products are native; otherwise float32 is faster."""
     if device.type != "cpu":
         return device.type == "cuda"
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

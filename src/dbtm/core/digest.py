@@ -1,4 +1,4 @@
-"""What a file holds, in one number."""
+"""Checksums of files."""
 
 import hashlib
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""CUDA graphs: what a call launches, recorded once and launched again all at once.
+"""CUDA graphs: the kernels of a call, recorded once and replayed with a single launch.
 
-A small model's pass is hundreds of kernels, each shorter than its launch. Tensors that a recording read or wrote stay
-where they are: a replay reads what they hold by then.
+A small model's pass is hundreds of kernels, each shorter than its launch. The tensors of a recording keep their
+addresses: a replay reads their current values.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from torch import Tensor
 
 Outputs = TypeVar("Outputs")
 Record = Callable[..., Callable[[], Any]]
-WARM_UP = 3  # plain calls before a recording: they compile kernels and set up the libraries
+WARM_UP = 3  # plain calls before a recording: they compile kernels and initialize libraries
 
 
 def record(run: Callable[[], Outputs], pool: Any = None) -> Callable[[], Outputs]:
-    """Record what `run` launches, without running it; the result launches it all and returns the same outputs anew.
+    """Record the kernels of `run` without running them; the result replays them and returns the same output tensors.
 
     Recordings of one `pool` (`torch.cuda.graph_pool_handle`) share memory: a replay may overwrite another's outputs.
     """
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    torch.cuda.empty_cache()  # a recording has memory of its own: what plain calls have left behind would double it
-    # thread_local: a thread that prepares the next batch goes on with its copies meanwhile
+    torch.cuda.empty_cache()  # a recording has its own memory; memory cached by plain calls would double the total
+    # thread_local: the thread that prepares the next batch may continue its copies
     with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
         outputs = run()
 
@@ -35,9 +35,9 @@ def record(run: Callable[[], Outputs], pool: Any = None) -> Callable[[], Outputs
 
 
 class Replayed:
-    """A function of tensors whose rows (first axis) do not see each other, recorded for every size it meets.
+    """A function of tensors with independent rows (first axis), recorded once per size.
 
-    Sizes are rounded up to powers of two, so that few recordings serve; results of the rows that fill up are dropped.
+    Sizes are rounded up to powers of two, so that few recordings suffice; results of padding rows are dropped.
     """
 
     def __init__(self, function: Callable[..., Tensor], record: Record = record):

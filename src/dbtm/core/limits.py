@@ -1,11 +1,11 @@
-"""Numbers beyond which a request is a slip of the hand: refused at once, rather than after hours or all of the memory.
+"""Upper limits of requests: a typo is refused immediately, rather than after hours or after filling the memory.
 
-They are far above anything useful, so that nobody meets them by intent.
+They are far above any useful value.
 """
 
 MOST_COUNT = 10_000_000  # samples, puzzles, problems
 MOST_EVALUATIONS = 100_000  # network evaluations of one sample
-MOST_ROWS = 1 << 20  # of a training batch, or side by side
+MOST_ROWS = 1 << 20  # of a training batch, or sampled in parallel
 MOST_REPEATS = 100_000  # of a measurement
 MOST_ROUNDS = 1_024  # of a rollout within a training step
 MOST_WORKERS = 1_024

@@ -1,4 +1,4 @@
-"""Numbers in files of others: JSON allows integers of any size, and Python reads NaN and infinities."""
+"""Numbers in untrusted files: JSON allows integers of any size, and Python reads NaN and infinities."""
 
 import sys
 from typing import Any, TypeGuard
@@ -7,10 +7,10 @@ _MOST = sys.float_info.max
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Whether a value is a number that is as finite as a float; True and False are none."""
+    """Whether a value is a number and finite as a float; True and False do not count."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST <= value <= _MOST
 
 
 def is_whole(value: Any, least: int, most: int) -> TypeGuard[int]:
-    """Whether a value is a whole number within bounds."""
+    """Whether a value is an integer within bounds."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

@@ -7,7 +7,7 @@ from pathlib import Path
 
 def alive(pid: int) -> bool:
     """Whether a process of this machine exists."""
-    if sys.platform == "win32":  # where os.kill would end it
+    if sys.platform == "win32":  # os.kill would end it there
         import ctypes
 
         handle = ctypes.windll.kernel32.OpenProcess(0x100000, False, pid)  # SYNCHRONIZE
@@ -20,13 +20,13 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # someone else's process
+    except OSError:  # another user's process
         return True
     return True
 
 
 def started(pid: int) -> float | None:
-    """When a process started, in seconds since 1970 and to about a second; None where that is not known."""
+    """A process's start time in seconds since 1970, accurate to about a second; None if unknown."""
     try:
         ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
         lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
@@ -37,8 +37,8 @@ def started(pid: int) -> float | None:
 
 
 def numbering() -> str:
-    """A name for what process numbers are unique in: this start of this machine, and on Linux this container. Empty
-    where it is not known.
+    """An identifier of the scope in which process ids are unique: this boot of the machine, and on Linux this
+    container. Empty if unknown.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,5 +1,5 @@
-"""Reading what others name: what only looks like a file (/proc/kmsg) would keep its reader waiting for ever, and a few
-characters of JSON can stand for much memory.
+"""Reading untrusted files: a special file (/proc/kmsg) may block its reader forever, and a short JSON text may need a
+lot of memory.
 """
 
 import errno
@@ -12,8 +12,8 @@ MOST_VALUES = 6_000_000  # of a JSON document: half a gigabyte at most
 
 
 def at_once(path: str, flags: int) -> int:
-    """An `opener` for `open`: files are opened, and what says that it has 0 bytes and has some (below /proc) is an
-    OSError. A pipe is waited for, as whoever named it means it.
+    """An `opener` for `open` that opens ordinary files. A file with a size of 0 but with content (in /proc) is an
+    OSError. A pipe may block, since the user named it on purpose.
     """
     if stat.S_ISFIFO(os.stat(path).st_mode):
         return os.open(path, flags)
@@ -32,7 +32,7 @@ def at_once(path: str, flags: int) -> int:
 
 
 def bounded_json(text: str | bytes, most: int = MOST_VALUES) -> Any:
-    """What a JSON document says; a ValueError also where it has so many values that they would fill the memory: an
+    """The value of a JSON document; a ValueError also if it has so many values that they would fill the memory: an
     empty list takes three characters and sixty bytes.
     """
     marks = (",", "[", "{", ":") if isinstance(text, str) else (b",", b"[", b"{", b":")

@@ -1,4 +1,4 @@
-"""Classes known by a name that stands in configurations: tasks and methods, of the package or the user's."""
+"""Classes by their name in configurations: tasks and methods, of the package or the user's."""
 
 import importlib
 from typing import Any, TypeVar
@@ -9,21 +9,21 @@ Class = TypeVar("Class", bound=type[Any])
 
 
 class Registry:
-    """Names to classes. Those of the package are listed by its `BUILT_IN`, name to module, and imported on demand."""
+    """Names to classes. The package lists its own in `BUILT_IN`, name to module, and imports them on demand."""
 
     def __init__(self, kind: str, package: str):
         self.kind, self.package = kind, package
         self.known: dict[str, Any] = {}
 
     def add(self, cls: Class) -> Class:
-        """Make a class known by its `name`; a decorator."""
+        """Register a class by its `name`; a decorator."""
         if not cls.name:
             raise UsageError(f"the {self.kind} {cls.__name__} needs a name")
         self.known[cls.name] = cls
         return cls
 
     def built_in(self) -> dict[str, str]:
-        """The names of the package, and their modules."""
+        """The package's own names, and their modules."""
         names: dict[str, str] = importlib.import_module(self.package).BUILT_IN
         return names
 

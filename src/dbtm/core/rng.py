@@ -2,7 +2,7 @@
 
 A key is one 64-bit integer per sample, folded from (seed, stream, step, sample index ...), so noise does not depend on
 batch size, rank count, resume or device. The generator is SplitMix64 (a counter passed through a 64-bit mixer), written
-in int64 tensor arithmetic, which wraps around as unsigned arithmetic does.
+in int64 tensor arithmetic, which wraps around like unsigned arithmetic.
 """
 
 import math
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def _signed(value: int) -> int:
-    """The 64-bit pattern `value` as a signed integer, which is what an int64 tensor holds."""
+    """The 64-bit pattern `value` as a signed integer, for an int64 tensor."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -34,12 +34,12 @@ def mix(z: Tensor) -> Tensor:
 
 
 def _words(value: Tensor | int) -> Tensor:
-    """64-bit words: of a Python integer the lowest 64 bits."""
+    """64-bit words; the lowest 64 bits of a Python integer."""
     return torch.as_tensor(_signed(value % (1 << 64)) if isinstance(value, int) else value, dtype=torch.int64)
 
 
 def fold(key: Tensor | int, *values: Tensor | int) -> Tensor:
-    """Fold values into a key, one after the other; tensors broadcast: `fold(seed, step, index_B)` gives key_B."""
+    """Fold values into a key, in order; tensors broadcast: `fold(seed, step, index_B)` gives key_B."""
     out = _words(key)
     for value in map(_words, values):
         out = mix(mix(out.to(value.device) if out.dim() == 0 else out) + _GOLDEN * (value + 1))
@@ -47,7 +47,7 @@ def fold(key: Tensor | int, *values: Tensor | int) -> Tensor:
 
 
 def bits(key_B: Tensor, n: int) -> Tensor:
-    """n random 64-bit integers for every key, (B, n)."""
+    """n random 64-bit integers per key, (B, n)."""
     counter = torch.arange(1, n + 1, device=key_B.device)
     return mix(key_B[:, None] + _GOLDEN * counter)
 
@@ -69,7 +69,7 @@ def normal(key_B: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Te
 
 
 def normal_at(key: Tensor, entry: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Single numbers of `normal`: entry n of its flattened row, without the others; key and entry broadcast."""
+    """Single values of `normal`: entry n of its flattened row, without the others; key and entry broadcast."""
     radius, angle = _polar(mix(key + _GOLDEN * (entry // 2 + 1)), dtype)
     return (radius * torch.where(entry % 2 == 0, torch.cos(angle), torch.sin(angle))).to(dtype)
 

@@ -1,7 +1,7 @@
-"""Settings: frozen dataclasses that are read from JSON strictly, written back, checked, and explained.
+"""Settings: frozen dataclasses that are strictly read from JSON, written back, checked, and explained.
 
-Reading never guesses: an unknown key, a wrong type or a value out of range is a UsageError that names the setting, what
-is wrong with it, and the nearest valid name. A field's meaning is the string below it.
+Reading never guesses: an unknown key, a wrong type or a value out of range is a UsageError that names the setting, the
+problem, and the nearest valid name. A field's meaning is the string below it.
 """
 
 import ast
@@ -20,7 +20,7 @@ from dbtm.core.errors import UsageError, nearest
 
 
 class Section:
-    """Base of the sections of a configuration: `section` is the dotted name that messages give to it."""
+    """Base of the sections of a configuration: `section` is its dotted name in messages."""
 
     section: ClassVar[str] = ""
 
@@ -46,7 +46,7 @@ class Section:
 
 
 def to_dict(settings: Any) -> dict[str, Any]:
-    """A plain dictionary that `read` turns back into the same settings."""
+    """A plain dictionary, the inverse of `read`."""
     return {f.name: _plain(getattr(settings, f.name)) for f in dataclasses.fields(settings)}
 
 
@@ -79,7 +79,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def read_value(kind: Any, value: Any, where: str) -> Any:
-    """One value of the wanted type, or a UsageError that says which type it should have."""
+    """One value of the required type, or a UsageError that names the type."""
     if dataclasses.is_dataclass(kind):
         return read(kind, value, where)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -94,7 +94,7 @@ def read_value(kind: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         return _read_tuple(arguments, value, where)
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        raise UsageError(f"{where} is a whole number of {len(hex(value)) * 4} bits: at most 63 are allowed")
+        raise UsageError(f"{where} is an integer of {len(hex(value)) * 4} bits: at most 63 are allowed")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -116,7 +116,7 @@ def _read_tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple:
 
 @cache
 def meanings(cls: type) -> dict[str, str]:
-    """{field: what it means} from the strings below the fields, those of the base classes included."""
+    """{field: meaning} from the strings below the fields, including those of base classes."""
     out: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if dataclasses.is_dataclass(base):
@@ -127,7 +127,7 @@ def meanings(cls: type) -> dict[str, str]:
 def _strings_below_fields(cls: type) -> dict[str, str]:
     try:
         source = textwrap.dedent(inspect.getsource(cls))
-    except (OSError, TypeError):  # typed into an interpreter
+    except (OSError, TypeError):  # defined in an interactive interpreter
         return {}
     body = ast.parse(source).body[0].body  # type: ignore[attr-defined]
     pairs = pairwise(body)
@@ -143,7 +143,7 @@ def _strings_below_fields(cls: type) -> dict[str, str]:
 
 
 def changed_keys(old: Any, new: Any, path: str = "", skip: Callable[[str], bool] = lambda path: False) -> list[str]:
-    """Dotted names of what differs between two dictionaries of settings."""
+    """Dotted names of the settings that differ between two dictionaries."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return [] if old == new or skip(path) else [path]
     keys = [f"{path}.{key}" if path else key for key in old | new]

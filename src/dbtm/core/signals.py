@@ -1,4 +1,4 @@
-"""Signals that end a process: leave through every `finally`, or ask a loop to stop after its step."""
+"""Signals that end a process: exit through every `finally`, or ask a loop to stop after its step."""
 
 import signal
 import sys
@@ -9,9 +9,9 @@ from typing import Any
 
 @contextmanager
 def leave_on(*names: str) -> Iterator[None]:
-    """Within, SIGTERM and the like leave as an interrupt does: through every `finally`.
+    """A context in which SIGTERM and similar signals exit like an interrupt: through every `finally`.
 
-    Signals that someone else handles or ignores (nohup) stay theirs, as do all of them outside the main thread.
+    Signals that are already handled or ignored (nohup) are left alone, and so are all signals outside the main thread.
     """
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     taken = []
@@ -30,13 +30,13 @@ def leave_on(*names: str) -> Iterator[None]:
 
 
 def _leave(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one must not disturb the first one's cleaning up
+    signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
     sys.exit(128 + number)
 
 
 class StopOnSignal:
-    """SIGINT, SIGTERM and SIGHUP ask the loop to save and end, which `announce` is told at once; a second one ends at
-    once. What is ignored (SIGHUP under nohup) stays ignored.
+    """SIGINT, SIGTERM and SIGHUP ask the loop to save and end, and `announce` is called immediately; a second signal
+    ends the process at once. Ignored signals (SIGHUP under nohup) stay ignored.
     """
 
     def __init__(self, announce: Callable[[str], None] | None = None):
@@ -49,7 +49,7 @@ class StopOnSignal:
                 continue
             try:
                 self.old[number] = signal.signal(number, self._handle)
-            except ValueError:  # not the main thread: signals are someone else's business
+            except ValueError:  # not the main thread: leave signals alone
                 break
         return self
 

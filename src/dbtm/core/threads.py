@@ -1,4 +1,4 @@
-"""How PyTorch's threads wait for each other. Called by `import dbtm`, before PyTorch reads its environment."""
+"""How PyTorch's idle threads wait. Called by `import dbtm`, before PyTorch reads its environment."""
 
 import os
 from collections.abc import MutableMapping
@@ -10,20 +10,20 @@ SLEEP_SOON = {
 
 
 def let_idle_threads_sleep(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Threads that wait spin for a moment, then sleep; what the user has set stays.
+    """Waiting threads spin briefly, then sleep, unless the user has set it.
 
-    By default they spin for long, which is fastest on an idle machine. Where other processes want the same cores, small
-    steps become many times slower: a training run took 159 s instead of 25 s, a solve 20 s instead of 0.3 s. Threads
-    that sleep at once cost half as much again on an idle machine, hence the moment.
+    By default they spin for a long time, which is fastest on an idle machine. If other processes use the same cores,
+    small steps become many times slower: a training run took 159 s instead of 25 s, a solve 20 s instead of 0.3 s.
+    Sleeping at once takes 50 % longer on an idle machine, so threads spin briefly first.
     """
-    if "OMP_WAIT_POLICY" in environment:  # the user's own choice of the same thing, which these would override
+    if "OMP_WAIT_POLICY" in environment:  # the user's choice, which these would override
         return
     for name, value in SLEEP_SOON.items():
         environment.setdefault(name, value)
 
 
 def let_idle_threads_sleep_at_once(environment: MutableMapping[str, str] = os.environ) -> None:
-    """For a server, which shares its machine with browsers and training runs; what the user has set stays.
+    """For a server, which shares its machine with browsers and training runs, unless the user has set it.
 
     On two cores at a load of 9, the first round of a Sudoku took 40 ms with a spin count of 300, 300 ms with 3,000 and
     500 to 2,700 ms with 30,000.
