@@ -1,6 +1,6 @@
-"""Programs that try to get out, to get everything, or to lie: what comes of each at the front door."""
+"""Programs that try to escape, to exhaust resources, or to lie, and their expected outcomes."""
 
-HOGS = ("memory by doubling", "memory in a global", "output flood")  # take their time before they reach a limit
+HOGS = ("memory by doubling", "memory in a global", "output flood")  # slow to reach a limit
 PROGRAMS = {
     # -- other modules
     "import os": ("import os\ndef f():\n    return os.getpid()", "refused"),
@@ -14,7 +14,7 @@ PROGRAMS = {
     "import a loader": ("from math import __loader__\ndef f():\n    return 1", "refused"),
     "import over the builtins": ("import math as __builtins__\ndef f():\n    return 1", "refused"),
     "import everything": ("from itertools import *\ndef f():\n    return 1", "refused"),
-    # -- attributes that lead away
+    # -- attributes that give access to more
     "classes of a tuple": ("def f():\n    return len(().__class__.__base__.__subclasses__())", "refused"),
     "globals of a function": ("def f():\n    return f.__globals__", "refused"),
     "code of a function": ("def f():\n    return f.__code__.co_code", "refused"),
@@ -113,4 +113,4 @@ PROGRAMS = {
     "needs arguments": ("def f(x):\n    return x", "crash"),
     "no Python": ("The answer is 18.", "parse"),
 }
-"""Name -> (program, the kind of outcome, or several where versions of Python differ)."""
+"""Name -> (program, the kind of outcome, or several if versions of Python differ)."""

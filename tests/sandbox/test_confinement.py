@@ -1,7 +1,7 @@
-"""The layers behind the allow-list: programs that have all of Python, and modules loaded, meet the system's own limits.
+"""The layers behind the allow-list: programs with all of Python and loaded modules meet the system's confinement.
 
-Every program returns a number where it got through. The last ones are tested alone, too: without filter and namespaces
-the limits must do.
+Every program returns a number if it succeeds. The limits and the hook are also tested alone, as without filter and
+namespaces.
 """
 
 import os
@@ -19,7 +19,7 @@ from dbtm.sandbox import Limits, Sandbox
 from dbtm.sandbox.child.seccomp import CALLS
 from tests.processes import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="confinement that only Linux has")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="confinement of Linux")
 
 PRELOAD = (
     "import sys, os, socket, subprocess, signal, time, threading, ctypes, mmap, resource, errno, gc, shutil; "
@@ -42,13 +42,13 @@ class Bare(Sandbox):
 
 
 class LimitsAlone(Bare):
-    """As on a system without seccomp and namespaces."""
+    """Like a system without seccomp and namespaces."""
 
     start: ClassVar[str] = PRELOAD + "linux.separate = linux.drop = lambda: []; " + RUN
 
 
 class HookAlone(Sandbox):
-    """The restricted builtins and the audit hook, without allow-list and without any wall of the system."""
+    """The restricted builtins and the audit hook, without allow-list and without confinement by the system."""
 
     start: ClassVar[str] = PRELOAD + "program.refusal = lambda tree: None; " + FREE + "main()"
 
@@ -73,7 +73,7 @@ ESCAPES = {
     "a temporary file in memory": "os.memfd_create('x')",
     "raise a limit": "resource.setrlimit(resource.RLIMIT_NPROC, (100, 100))",
 }
-DEEDS = {  # that limits alone do not hold off a user's own files and processes from
+DEEDS = {  # not prevented by limits alone
     "make a folder": "os.mkdir(PLACE + '/made')",
     "make a folder beside it": "os.mkdir('made')",
     "link a file": "os.symlink('/etc/passwd', PLACE + '/link')",
@@ -111,7 +111,7 @@ def hook_alone():
 
 @pytest.fixture
 def place():
-    """A folder that anyone may write to, with a file that should stay."""
+    """A world-writable folder with a file that must not change."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -128,7 +128,7 @@ def assert_all_fail(sandbox: Sandbox, deeds: dict[str, str], place) -> None:
 
 
 def test_nothing_gets_through_all_layers(bare, place):
-    assert "seccomp" in bare.means, "the filter did not take hold"
+    assert "seccomp" in bare.means, "the filter is not active"
     assert_all_fail(bare, ESCAPES | DEEDS, place)
 
 
@@ -139,12 +139,12 @@ def test_limits_alone_keep_files_processes_and_sockets_out(place):
 
 
 def test_every_other_system_call_fails(bare):
-    """Tried one by one, with arguments that harm nobody if they should be let through.
+    """Each call is tried, with arguments that are harmless if it is allowed.
 
-    335 and 336, uretprobe and uprobe, are the kernel's own: newer ones pass by every filter, and end the process.
+    335 and 336, uretprobe and uprobe, are internal: newer kernels exempt them from filters, and they end the process.
     """
     if os.uname().machine != "x86_64":
-        pytest.skip("numbers of x86_64")
+        pytest.skip("call numbers are for x86_64")
     allowed = [335, 336, *(number for number, _ in CALLS.values())]
     body = (
         f"allowed = {allowed}\n"
@@ -198,7 +198,7 @@ THIEF = """frame = sys._getframe()
     ],
 )
 def test_ways_to_end(bare, body, kind, detail):
-    """Descriptor 3 is the channel of reports: what is written there beside the report spoils it."""
+    """Reports go to descriptor 3: anything else written there makes the report invalid."""
     outcome, harmless = bare.map([f"def f():\n    {body}", "def f():\n    return 18"])
     assert outcome.kind in ((kind,) if isinstance(kind, str) else kind), outcome
     assert detail in outcome.detail
@@ -206,7 +206,7 @@ def test_ways_to_end(bare, body, kind, detail):
 
 
 def test_the_process_is_empty_handed(bare):
-    """No environment, no arguments of ours, an empty root, nobody's rights."""
+    """No environment, no arguments, an empty root, the rights of nobody."""
     seen = "sorted(set(os.environ) - {'LC_CTYPE'}), sys.argv[2:], os.getuid() != 0, sys.flags.isolated"
     body = f"def f():\n    return str([{seen}])"
     assert bare.run(body).value == "[[], [], True, 1]"
@@ -243,14 +243,14 @@ def test_the_hook_holds_where_nothing_else_does(hook_alone, expression, words):
 
 
 def test_children_that_get_away_are_ended_too():
-    """Without any limit, a program that leaves a child behind in its session does not leave it alive."""
+    """Without any limits, a program's child in its session is killed with it."""
     free = type("Free", (Bare,), {"start": PRELOAD + FREE + RUN})
     body = (
         "def f():\n"
         "    pid = os.fork()\n"
         "    if not pid:\n"
         "        os.closerange(0, 99)\n"
-        "        time.sleep(60)\n"  # not for ever, in case this test is killed
+        "        time.sleep(60)\n"  # not forever, in case this test is killed
         "        os._exit(0)\n"
         "    return pid\n"
     )
@@ -271,7 +271,7 @@ def _lives(pid: int) -> bool:
 
 
 def test_the_process_is_closed_to_tracers():
-    """Before the filter, which would not let it be asked."""
+    """Tested without the filter, which would refuse the query."""
     text = (
         "import sys; sys.path.append(sys.argv[1])\n"
         "from child import linux\n"

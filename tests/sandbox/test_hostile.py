@@ -1,4 +1,4 @@
-"""Hostile programs at the front door: each is contained, leaves nothing behind, and does not stop the run."""
+"""Hostile programs: each is contained, leaves nothing behind, and does not stop the run."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ HARMLESS = "def simple_math_problem():\n    return 18"
 
 
 def processes() -> list[str]:
-    """Command lines of this process's interpreters that are still there."""
+    """Command lines of this process's interpreters that still run."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -35,7 +35,7 @@ def _parent(folder: Path) -> int:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """All programs in one run, each followed by a harmless one; with what the run left behind."""
+    """All programs in one run, each followed by a harmless one; and anything the run left behind."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(home))

@@ -1,4 +1,4 @@
-"""What honest programs get: their value, whatever of Python they calculate with; and what the runner promises."""
+"""Honest programs get their value, for all supported features of Python; and the guarantees of the runner."""
 
 import os
 import signal
@@ -31,9 +31,9 @@ HONEST = {
     "def f():\n    a, *rest = sorted([3, 1, 2], key=lambda x: -x)\n    return a * 10 + len(rest)": 32,
     "def f():\n    try:\n        return 1 / 0\n    except ZeroDivisionError:\n        return max(1, min(5, 9))": 5,
     "def g(x, y=2):\n    return x * y\ndef simple_math_problem():\n    return g(4)\ndef h():\n    return 0": 8,
-    "def f():\n    return 1\ndef g():\n    return 2\ndef f():\n    return 3": 3,  # the one that is defined last
+    "def f():\n    return 1\ndef g():\n    return 2\ndef f():\n    return 3": 3,  # the last definition counts
     "def f():\n    return 4\nhalf = lambda x: x / 2": 4,
-    "def f():\n    return 2 ** 1023": 2**1023,  # a double holds it
+    "def f():\n    return 2 ** 1023": 2**1023,  # fits a double
     "def f():\n    input = 3\n    return round(abs(-input * 1.25), 2)": 3.75,
     "def f():\n    n = 0\n    while n < 5:\n        n += 1\n    n = n if n else 9\n    return int(f'{n}{n:>02}')": 505,
     "def f():\n    cachaça = 5\n    return cachaça": 5,
@@ -55,7 +55,7 @@ def sandbox():
 
 @pytest.fixture
 def slept(monkeypatch):
-    """The pauses that were made, instead of them."""
+    """Records pauses instead of sleeping."""
     found: list[float] = []
     monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=found.append, monotonic=time.monotonic))
     return found
@@ -139,7 +139,7 @@ def test_an_interpreter_that_does_not_start_is_named(monkeypatch, tmp_path, slep
 
 
 def test_a_process_that_fails_to_start_is_started_again(sandbox, monkeypatch, slept):
-    """What keeps an interpreter from starting is not the program's fault: it gets another chance, a little later."""
+    """An interpreter that does not start is not the program's failure: it is retried a little later."""
     spawn, calls = Sandbox._spawn, []
 
     def unlucky(self):
@@ -174,11 +174,11 @@ def test_a_program_that_was_not_run_has_no_outcome(sandbox, monkeypatch, slept, 
     monkeypatch.setattr(owner, name, fails)
     with pytest.raises(UsageError, match=f"cannot be run here: the interpreter does not start: {words}"):
         sandbox.run("def f():\n    return 18")
-    assert sum(slept) > 1, "it was given time"
+    assert sum(slept) > 1, "pauses between retries"
     assert not sandbox._live
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores of a process are Linux's")
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux has cores per process")
 def test_as_many_workers_as_cores_of_this_process(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
@@ -187,10 +187,10 @@ def test_as_many_workers_as_cores_of_this_process(monkeypatch):
 
 
 def test_missing_means_are_warned_of_once(capsys, monkeypatch):
-    monkeypatch.setattr(Sandbox, "missing", ["a wall that nobody has"])
+    monkeypatch.setattr(Sandbox, "missing", ["a rare means"])
     for _ in range(2):
         Sandbox().warn()
-    assert capsys.readouterr().err == "warning: the sandbox is without a wall that nobody has here (see dbtm doctor)\n"
+    assert capsys.readouterr().err == "warning: the sandbox lacks a rare means on this machine (see dbtm doctor)\n"
     monkeypatch.setattr(Sandbox, "missing", [])
     Sandbox().warn()
     assert capsys.readouterr() == ("", "")
@@ -204,10 +204,10 @@ RUNNER = (
 )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the death signal is Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the death signal")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_programs_die_with_the_runner(tmp_path, number):
-    """A run that is killed outright leaves no program behind; one that is asked to end also no folder."""
+    """A killed run leaves no program behind; a terminated one also leaves no folder."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     runner = subprocess.Popen([sys.executable, "-c", RUNNER], stdout=subprocess.PIPE, env=environment)
     assert runner.stdout is not None

@@ -1,4 +1,4 @@
-"""The filter, run by a small interpreter of our own on every system call of both architectures."""
+"""The filter, run by a small interpreter on every system call of both architectures."""
 
 import struct
 
@@ -35,7 +35,7 @@ FORBIDDEN = {  # numbers from the kernel's tables, x86_64 and aarch64
 
 
 def interpret(program: bytes, number: int, arch: int) -> int:
-    """What the kernel's machine returns for one call: loads of 32-bit words, jumps if equal, and returns."""
+    """The kernel's result for one call: loads of 32-bit words, jumps if equal, and returns."""
     data = struct.pack("=II", number, arch)
     steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     accumulator = at = 0

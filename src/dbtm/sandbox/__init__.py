@@ -1,4 +1,4 @@
-"""Programs that nobody has read, run in processes of their own confined by several layers: see `runner`."""
+"""Runs untrusted programs in separate processes, confined by several layers: see `runner`."""
 
 from dbtm.sandbox.outcome import KINDS, Outcome
 from dbtm.sandbox.runner import Limits, Sandbox

@@ -1,4 +1,4 @@
-"""The means by which the system confines a program, and a warning about those that are missing here."""
+"""The operating system's means of confinement, and a warning about missing ones."""
 
 import sys
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ MEANS = ("limits", "namespaces", "empty root", "no capabilities", "seccomp")
 
 
 def missing(means: Iterable[str]) -> tuple[str, ...]:
-    """Those that are not among the means that took hold."""
+    """The means that are not among the active ones."""
     return tuple(wanted for wanted in MEANS if not any(each.startswith(wanted) for each in means))
 
 
 @cache
 def warn(lacking: tuple[str, ...]) -> None:
-    """Say on stderr, once per process, which means programs run without; nothing where none is missing."""
+    """Warn on stderr, once per process, of missing means of confinement, if any."""
     if lacking:
-        print(f"warning: the sandbox is without {', '.join(lacking)} here (see dbtm doctor)", file=sys.stderr)
+        print(f"warning: the sandbox lacks {', '.join(lacking)} on this machine (see dbtm doctor)", file=sys.stderr)

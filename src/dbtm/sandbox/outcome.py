@@ -1,4 +1,4 @@
-"""What came of a program."""
+"""The outcome of a program."""
 
 import math
 import re
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 KINDS = (
     "parse",  # not a Python program
-    "refused",  # uses something that the allow-list does not name
+    "refused",  # uses something outside the allow-list
     "missing",  # defines no function
-    "crash",  # raised an exception, or was ended by a signal
+    "crash",  # raised an exception, or was killed by a signal
     "timeout",  # took too much time
-    "memory",  # wanted too much memory
+    "memory",  # needed too much memory
     "output",  # printed too much
-    "type",  # returned something that is not a number
-    "nonfinite",  # returned NaN, an infinity, or an integer beyond every double
+    "type",  # returned neither a number nor text
+    "nonfinite",  # returned NaN, an infinity, or an integer too large for a double
 )
 """Kinds of failure: why a program has no value."""
 
@@ -30,18 +30,18 @@ class Outcome:
     """`value`, or one of KINDS."""
     value: int | float | str | None = None
     detail: str = ""
-    """What went wrong, in words."""
+    """The error, in words."""
     output: str = ""
     """What the program printed."""
 
 
 def read_report(kind: str, text: str, output: str) -> Outcome:
-    """The outcome of a report. Numbers are read by their digits: nothing that a program says is ever evaluated, and
-    whatever stands in a report, this raises nothing.
+    """The outcome of a report. Numbers are parsed from digits: nothing from a program is evaluated, and no report
+    raises an exception.
     """
     if kind in ("int", "float") and (_INT if kind == "int" else _FLOAT).fullmatch(text):
-        if not math.isfinite(float(text)):  # the child sends no such number: someone else wrote this report
-            return Outcome("nonfinite", detail="a number beyond every double", output=output)
+        if not math.isfinite(float(text)):  # the child sends no such number: the report is forged
+            return Outcome("nonfinite", detail="a number too large for a double", output=output)
         return Outcome("value", int(text) if kind == "int" else float(text), output=output)
     if kind == "str" and len(text) <= MOST_TEXT:
         return Outcome("value", text, output=output)

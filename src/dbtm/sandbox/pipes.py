@@ -1,4 +1,4 @@
-"""Feed a child process, read it within bounds, and end it for certain."""
+"""Write to a child process, read its output up to a limit, and kill it reliably."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from typing import IO
 
 
 class Reader(threading.Thread):
-    """Reads a pipe to its end or to a limit, so that nothing grows without bound; says which on the queue."""
+    """Reads a pipe to its end or to a limit, so that memory is bounded; reports which of the two on the queue."""
 
     def __init__(self, stream: IO[bytes] | None, limit: int, name: str, events: "queue.Queue[str]"):
         super().__init__(daemon=True)
@@ -22,7 +22,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         event = "end"
-        with contextlib.suppress(OSError, ValueError):  # closed on us
+        with contextlib.suppress(OSError, ValueError):  # the pipe was closed
             while chunk := self.stream.read(1 << 16):
                 room = self.limit - len(self.data)
                 self.data += chunk[:room]
@@ -32,21 +32,21 @@ class Reader(threading.Thread):
         self.events.put(event)
 
     def close(self) -> None:
-        """After the process is killed its end of the pipe is closed, and the thread ends by itself."""
+        """Once the process is killed, its end of the pipe is closed and the thread ends by itself."""
         self.join(1.0)
         self.stream.close()
 
 
 def send(stream: IO[bytes] | None, data: bytes) -> None:
     assert stream is not None
-    with contextlib.suppress(BrokenPipeError):  # it ended early: the report says why
+    with contextlib.suppress(BrokenPipeError):  # the child ended early: its report has the reason
         stream.write(data)
     with contextlib.suppress(BrokenPipeError):
         stream.close()
 
 
 def wait(events: "queue.Queue[str]", deadline: float) -> str:
-    """Until both pipes end (an empty string), one is flooded ('output', 'report') or time is up ('timeout')."""
+    """Wait until both pipes end (''), one exceeds its limit ('output', 'report') or time is up ('timeout')."""
     for _ in range(2):
         try:
             event = events.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -58,8 +58,8 @@ def wait(events: "queue.Queue[str]", deadline: float) -> str:
 
 
 def kill(process: subprocess.Popen) -> None:
-    """End the child's whole session, whether or not it has ended by itself, and wait for it."""
-    if hasattr(os, "killpg") and process.returncode is None:  # not yet waited for: the number is still its own
+    """Kill the child's whole session, even if the child has ended, and wait for it."""
+    if hasattr(os, "killpg") and process.returncode is None:  # not yet waited for, so its id is not reused
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):

@@ -1,24 +1,24 @@
-"""Run programs that nobody has read, each in a process of its own.
+"""Run untrusted programs, each in a separate process.
 
     with Sandbox() as sandbox:
         outcome = sandbox.run("def simple_math_problem():\n    return 48 / 2")
         outcomes = list(sandbox.map(programs))
 
-A program is confined by these layers, from the inside out; `Sandbox.means` says which of the system's own took hold:
+A program is confined by these layers, from the inside out; `Sandbox.means` lists the active means of the system:
 
-1. an allow-list of syntax, names and attributes (child/allowlist.py), read in the program's process, not in this one;
-2. a handful of built-in functions, two modules, and a hook that refuses every event that Python audits;
-3. a process of its own: isolated interpreter, empty environment, an empty read-only working folder, limits on CPU time,
-   address space, files, processes and core dumps; on Linux also no network or other namespaces, that folder as root of
-   the file system, no capabilities, root replaced by nobody, and a seccomp filter that leaves some twenty system calls;
-4. this process, which only counts bytes and seconds, kills the whole session of the child, and reads digits. It never
-   parses, compiles or evaluates a program, and never tells it the answer that it is judged by.
+1. an allow-list of syntax, names and attributes (child/allowlist.py), checked in the program's process, not in this;
+2. a few built-in functions, two modules, and a hook that refuses every event that Python audits;
+3. a separate process: isolated interpreter, empty environment, an empty read-only working folder, limits on CPU time,
+   address space, files, processes and core dumps. On Linux also separate namespaces without network, that folder as
+   root of the file system, no capabilities, user nobody in place of root, and a seccomp filter that allows about twenty
+   system calls;
+4. this process, which only counts bytes and seconds, kills the whole session of the child, and parses digits. It never
+   parses, compiles or evaluates a program, and never sends it the correct answer.
 
-Not covered: faults of the kernel, the processor (side channels) or the interpreter's memory safety, as long as they
-need no more than the allowed system calls; other people's work on a busy machine, of which a program may take its
-CPU seconds and memory for as long as it lasts; and the empty folder, which stays where SIGKILL ends this process.
-Outside Linux there is no filter and no namespace: the allow-list, the hook and (not on Windows) the limits are all
-there is. Where root cannot become nobody, it stays root.
+Not covered: bugs of the kernel, the processor (side channels) or the interpreter's memory safety that need only the
+allowed system calls; the load on other work on the machine, since a program may use its CPU seconds and memory while it
+runs; and the empty folder, which remains if SIGKILL ends this process. Outside Linux there is no filter and no
+namespace: only the allow-list, the hook and (not on Windows) the limits. If root cannot become nobody, it stays root.
 """
 
 import os
@@ -43,28 +43,28 @@ from dbtm.sandbox.outcome import Outcome, read_report
 from dbtm.sandbox.pipes import Reader, kill, send, wait
 
 _START = "import sys; sys.path.append(sys.argv[1]); from child.main import main; sys.path.pop(); main()"
-PAUSES = (0.1, 0.5, 2.0)  # seconds, before an interpreter that did not start is tried again
-KEPT = ("SYSTEMROOT",)  # of the environment: Windows starts nothing without it
+PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry of an interpreter that did not start
+KEPT = ("SYSTEMROOT",)  # environment variables: Windows needs it to start a process
 _PROBE = "def simple_math_problem():\n    return 6 * 7"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use."""
+    """The limits of one program."""
 
     cpu_seconds: int = 1
-    wall_seconds: float = 10.0  # with the start of the interpreter; generous, so that a busy machine fails nobody
-    memory_bytes: int = 256 << 20  # address space, of which the interpreter itself takes some 30 MB
+    wall_seconds: float = 10.0  # includes the interpreter's start; generous, so that no program fails on a busy machine
+    memory_bytes: int = 256 << 20  # address space; the interpreter itself takes about 30 MB
     output_bytes: int = 64 << 10
     program_bytes: int = 32 << 10
 
 
 class NotStartedError(Exception):
-    """The process ended before it took the program up: that is not the program's fault."""
+    """The process ended before it read the program: this is not a failure of the program."""
 
 
 class Sandbox:
-    """Runs programs, several side by side; a context, since it owns a folder and threads."""
+    """Runs programs in parallel; a context manager, since it owns a folder and threads."""
 
     start: ClassVar[str] = _START
 
@@ -92,7 +92,7 @@ class Sandbox:
 
     @property
     def missing(self) -> list[str]:
-        """Walls of the system that could not be put up here."""
+        """The system's means of confinement that are not available."""
         return list(missing(self.means))
 
     def warn(self) -> None:
@@ -114,9 +114,9 @@ class Sandbox:
             yield future.result()
 
     def run(self, program: str) -> Outcome:
-        """Run one program; whatever it does, this returns soon after the wall-time limit.
+        """Run one program; this always returns soon after the wall-time limit.
 
-        A program that cannot be started has no outcome: that is a UsageError, and never the program's failure.
+        If no process can be started, there is no outcome but a UsageError: this is not a failure of the program.
         """
         source = program.encode("utf-8", "replace")
         if len(source) > self.limits.program_bytes:
@@ -146,7 +146,7 @@ class Sandbox:
             readers.append(Reader(process.stderr, 4096, "report", events))
             send(process.stdin, header + source)
             fault = wait(events, deadline)
-        except RuntimeError as error:  # there is no thread to be had
+        except RuntimeError as error:  # no thread can be started
             raise NotStartedError(str(error)) from None
         finally:
             kill(process)
@@ -157,7 +157,7 @@ class Sandbox:
         return self._outcome(token, fault, process.returncode, report.data, output.data.decode("utf-8", "replace"))
 
     def _spawn(self) -> subprocess.Popen:
-        # Unbuffered, so that what was printed before a time-out is known; warnings are not the program's output.
+        # Unbuffered, so that output before a time-out is kept; warnings are not the program's output.
         options = ["-I", "-S", "-B", "-u", "-W", "ignore", "-X", "utf8"]
         command = [sys.executable, *options, "-c", self.start, str(Path(__file__).parent)]
         pipe = subprocess.PIPE
@@ -167,7 +167,7 @@ class Sandbox:
         )
 
     def _outcome(self, token: str, fault: str, code: int, report: bytes, output: str) -> Outcome:
-        """Put together what the process reported and how it ended."""
+        """The outcome from the process's report and its end."""
         if fault == "output":
             return Outcome("output", detail=f"more than {self.limits.output_bytes} bytes", output=output)
         ready, *rest = [_fields(line, token) for line in report.split(b"\n")[:-1]] or [None]
@@ -185,12 +185,12 @@ class Sandbox:
 
 
 def _cores() -> int:
-    """The cores that this process may use, which are not always all of them."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _fields(line: bytes, token: str) -> tuple[str, str] | None:
-    """(kind, text) of a report's line that carries the token; None of any other."""
+    """(kind, text) of a report line with the token; None for any other line."""
     try:
         sent, kind, text = line.decode("ascii").split(" ")
         return (kind, bytes.fromhex(text).decode("utf-8", "replace")) if secrets.compare_digest(sent, token) else None

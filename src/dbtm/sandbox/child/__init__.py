@@ -1,4 +1,4 @@
-"""What runs inside the program's own process: imported there as a package of its own, with the standard library alone.
+"""The code inside the program's process: imported there as a separate package that uses only the standard library.
 
-`main` reads the program, `confine` locks the process, `allowlist` reads the program's syntax tree, `program` runs it.
+`main` reads the program, `confine` locks the process, `allowlist` checks the program's syntax tree, `program` runs it.
 """

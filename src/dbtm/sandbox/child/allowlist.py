@@ -1,8 +1,8 @@
-"""What a program may be made of. Everything that is not named here is refused before anything runs.
+"""The allowed parts of a program. Anything else is refused before the program runs.
 
-It is a list of what is allowed, never of what is forbidden: arithmetic, functions, loops, conditions, containers, some
-built-in functions, and imports of two modules written in C. Attributes are those of numbers, strings and containers
-that cannot lead anywhere else: no underscores, no `format`, no frames, no classes, no modules behind modules.
+It lists what is allowed, never what is forbidden: arithmetic, functions, loops, conditions, containers, some built-in
+functions, and imports of two modules written in C. Allowed attributes are those of numbers, strings and containers that
+give access to nothing else: no underscores, no `format`, no frames, no classes, no modules within modules.
 """
 
 import _ast
@@ -38,7 +38,7 @@ DUNDER_NAMES = frozenset({"__name__"})  # `if __name__ == "__main__":` is harmle
 
 
 def refusal(tree: _ast.AST) -> str | None:
-    """Why the program is refused, or None where it may run."""
+    """Why the program is refused, or None if it may run."""
     bound: set[str] = set()
     loaded: set[str] = set()
     for node in walk(tree):
@@ -55,13 +55,13 @@ def refusal(tree: _ast.AST) -> str | None:
             bound.add(node.asname or node.name)
         elif isinstance(node, _ast.ExceptHandler) and node.name is not None:
             bound.add(node.name)
-    # A program may bind its own `input`. Names that are bound nowhere would raise NameError: this message is clearer.
+    # A program may bind its own `input`. Unbound names would raise NameError; this message is clearer.
     reached = sorted((loaded - bound - BUILTINS) & set(dir(builtins)) - DUNDER_NAMES)
     return f"the built-in {reached[0]}" if reached else None
 
 
 def walk(tree: _ast.AST) -> list[_ast.AST]:
-    """All nodes, in order; without recursion, since a hostile tree may be deep."""
+    """All nodes, in order, without recursion, since a hostile tree may be deep."""
     refused: list[_ast.AST] = []
     left: list[object] = [tree]
     while left:
@@ -75,7 +75,7 @@ def walk(tree: _ast.AST) -> list[_ast.AST]:
 
 
 def _refuse(node: _ast.AST) -> str | None:
-    """What is wrong with a node by itself."""
+    """Why a single node is refused, or None."""
     kind = type(node).__name__
     if kind not in NODES:
         return f"the construct {kind}"
@@ -97,7 +97,7 @@ def _refuse(node: _ast.AST) -> str | None:
 
 
 def _identifiers(node: _ast.AST) -> list[str]:
-    """Every name that a node carries; the text of constants is not one."""
+    """Every name in a node, except the text of constants."""
     if isinstance(node, _ast.Constant):
         return []
     values = [getattr(node, field, None) for field in node._fields]

@@ -1,22 +1,22 @@
-"""Lock this process in, as far as the system lets it; returns the names of the means that took hold."""
+"""Confine this process as far as the system supports it; the names of the active means are returned."""
 
 import os
 import sys
 
-try:  # imported now: once locked in, nothing can be loaded
+try:  # imported now: nothing can be loaded once confined
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 try:
     from . import linux
-except (ImportError, OSError, TypeError):  # a Python without ctypes, or a libc that cannot be had by ctypes.CDLL(None)
+except (ImportError, OSError, TypeError):  # a Python without ctypes, or without libc in ctypes.CDLL(None)
     linux = None  # type: ignore[assignment]
 
 NOBODY = 65534
 
 
 def confine(cpu_seconds: int, memory_bytes: int) -> list[str]:
-    """From here on: no new files, processes or privileges, and little time and memory. There is no way back."""
+    """Irreversibly deny new files, processes and privileges, and limit time and memory."""
     on_linux = linux is not None and sys.platform == "linux"
     means = linux.separate() if on_linux else []
     means += _become_nobody()
@@ -27,7 +27,7 @@ def confine(cpu_seconds: int, memory_bytes: int) -> list[str]:
 
 
 def _become_nobody() -> list[str]:
-    """Root gives itself up: its files and processes are out of reach, and limits on processes count for it too."""
+    """Replace root by nobody: root's files and processes are out of reach, and limits on processes apply."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return []
     try:
@@ -40,15 +40,15 @@ def _become_nobody() -> list[str]:
 
 
 def _limit(cpu_seconds: int, memory_bytes: int) -> list[str]:
-    """Limits on the process, hard ones: they cannot be raised again."""
+    """Hard limits on the process, which cannot be raised again."""
     if resource is None:
         return []
     wanted = {
-        "RLIMIT_CPU": (cpu_seconds, cpu_seconds + 1),  # a signal that says why, then one that cannot be caught
+        "RLIMIT_CPU": (cpu_seconds, cpu_seconds + 1),  # first SIGXCPU, which names the reason, then SIGKILL
         "RLIMIT_AS": (memory_bytes, memory_bytes),
         "RLIMIT_FSIZE": (0, 0),
         "RLIMIT_NPROC": (0, 0),
-        "RLIMIT_NOFILE": (0, 0),  # pipes that are open stay; nothing more can be opened
+        "RLIMIT_NOFILE": (0, 0),  # open pipes stay; nothing else can be opened
         "RLIMIT_CORE": (0, 0),
         "RLIMIT_MEMLOCK": (0, 0),
         "RLIMIT_MSGQUEUE": (0, 0),
@@ -58,6 +58,6 @@ def _limit(cpu_seconds: int, memory_bytes: int) -> list[str]:
         try:
             resource.setrlimit(getattr(resource, name), pair)
             held.append(name.removeprefix("RLIMIT_").lower())
-        except (AttributeError, ValueError, OSError):  # not every system has or grants every limit
+        except (AttributeError, ValueError, OSError):  # some systems lack or deny some limits
             pass
     return [f"limits ({', '.join(held)})"] if held else []

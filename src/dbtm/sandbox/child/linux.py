@@ -1,6 +1,6 @@
-"""What Linux offers to lock a process in: namespaces, an empty root folder, no privileges, a system-call filter.
+"""Confinement on Linux: namespaces, an empty root folder, no privileges, a system-call filter.
 
-Each step says whether it took hold; none is needed for the others. Only libc is called, through ctypes.
+Each step reports whether it is active and does not depend on the others. Only libc is called, through ctypes.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ class _Filter(ctypes.Structure):
 
 def separate() -> list[str]:
     """Namespaces without network, and the working folder as the root of the file system."""
-    root = os.geteuid() == 0  # root may do without a user namespace, and could not become nobody in one
+    root = os.geteuid() == 0  # root needs no user namespace, and could not become nobody in one
     means = []
     if _libc.unshare(_NEW_NETWORK | _NEW_IPC | (0 if root else _NEW_USER)) == 0:
         means.append("namespaces")
@@ -40,7 +40,7 @@ def separate() -> list[str]:
 
 
 def drop() -> list[str]:
-    """Die with the parent, be closed to tracers, gain nothing, hold no capability, and only calculate and print."""
+    """Die with the parent, refuse tracers, gain no privileges, drop all capabilities, and only compute and print."""
     means = []
     _prctl(_SET_DEATH_SIGNAL, _KILL)
     _prctl(_SET_DUMPABLE, 0)

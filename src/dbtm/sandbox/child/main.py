@@ -1,8 +1,8 @@
-"""The course of the process: read, lock, run, report, and leave without clean-up.
+"""The steps of the process: read, confine, run, report, and exit without clean-up.
 
-Standard error is the channel of reports. Its descriptor is moved away first, so that whatever the program prints on
-either stream is output. A report is a line: the token of this run, a kind, and a text in hexadecimal digits. The answer
-that the program is judged by never comes here: a program can only claim a value, which is what returning one does too.
+Reports go to standard error. Its descriptor is moved first, so that anything the program prints on either stream counts
+as output. A report is one line: the token of this run, a kind, and a text in hexadecimal digits. The correct answer is
+never sent here: a forged report could only claim a value, and a program may return any value anyway.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Run one program that is already confined, and name what came of it.
+"""Run one program in the confined process, and report the outcome.
 
-Kinds of a report: `int`, `float` and `str` carry a value; `parse`, `refused`, `missing`, `type`, `nonfinite`, `memory`
-and `crash` say why there is none.
+Kinds of a report: `int`, `float` and `str` have a value; `parse`, `refused`, `missing`, `type`, `nonfinite`, `memory`
+and `crash` are kinds of failure.
 """
 
 import __future__
@@ -9,47 +9,47 @@ import __future__
 import _ast
 import builtins
 import sys
-import unicodedata  # noqa: F401  (the compiler asks for it, once nothing can be loaded any more)
+import unicodedata  # noqa: F401  (the compiler needs it after confinement, when nothing can be loaded)
 
 from .allowlist import BUILTINS, MODULES, refusal
 
 ENTRY = "simple_math_problem"
-MOST_TEXT = 200  # characters of a report, which is read within bounds
+MOST_TEXT = 200  # characters of a report; the runner reads only so much
 
 
 def run(source: bytes) -> tuple[str, str]:
-    """(kind, text): the value as text, or what went wrong."""
+    """(kind, text): the value as text, or the error."""
     try:
         flags = __future__.annotations.compiler_flag  # annotations are not evaluated
-        text = source.decode("utf-8").removeprefix("\ufeff")  # from bytes, Python would obey `# coding: latin-1`
+        text = source.decode("utf-8").removeprefix("\ufeff")  # with bytes, Python would follow `# coding: latin-1`
         tree = compile(text, "<program>", "exec", _ast.PyCF_ONLY_AST | flags, dont_inherit=True)
         reason = refusal(tree)
         if reason is not None:
             return "refused", reason[:MOST_TEXT]
         code = compile(tree, "<program>", "exec", flags, dont_inherit=True)
-    except Exception as error:  # also too deep a nesting, in various ways
+    except Exception as error:  # includes several errors of too deep nesting
         return "parse", describe(error)
     sys.addaudithook(_Refuse(code))
     return call(code, {"__name__": "__main__", "__builtins__": _builtins(), **MODULES}, last_function(tree))
 
 
 def last_function(tree: _ast.Module) -> str:
-    """The name of the function that a module defines last, for a program without `simple_math_problem`."""
+    """The name of a module's last function, for a program without `simple_math_problem`."""
     names = [node.name for node in tree.body if isinstance(node, _ast.FunctionDef)]
     return names[-1] if names else ENTRY
 
 
 def call(code, namespace: dict, last: str) -> tuple[str, str]:
-    """Execute a module's code, then its function (`simple_math_problem`, or the last), and name what came of it.
+    """Execute a module's code, then its function (`simple_math_problem`, or the last), and return the outcome.
 
-    The one place that executes generated code: this process has been confined before (`confine`), and the code has
-    passed the allow-list.
+    Only this function executes generated code: this process is already confined (`confine`), and the code has passed
+    the allow-list.
     """
     try:
         exec(code, namespace)
         function = namespace.get(ENTRY) or namespace.get(last)
         if function is None:
-            return "missing", "there is no function to call"
+            return "missing", "the program defines no function"
         return classify(function())
     except MemoryError:
         return "memory", "more memory than the limit"
@@ -58,7 +58,7 @@ def call(code, namespace: dict, last: str) -> tuple[str, str]:
 
 
 def classify(value: object) -> tuple[str, str]:
-    """A returned value as text. Only exact types count: nothing of the program's runs while its answer is read."""
+    """A returned value as text. Only exact types count, so that reading the answer runs no code of the program."""
     if type(value) is int:
         try:
             float(value)
@@ -90,7 +90,7 @@ def _builtins() -> dict:
 
 
 def _import(name, globals=None, locals=None, fromlist=(), level=0):
-    """The two modules of the allow-list, which are loaded already."""
+    """The two modules of the allow-list, which are already loaded."""
     if level or name not in MODULES:
         raise ImportError(f"{name} cannot be imported here")
     return MODULES[name]

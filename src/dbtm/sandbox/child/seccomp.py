@@ -1,15 +1,15 @@
-"""The filter on system calls: what a Python that only calculates and prints needs; all else fails with EPERM.
+"""The filter on system calls: it allows those that Python needs to compute and print; all others fail with EPERM.
 
-A filter is a small program for the kernel's packet-filter machine: it looks at the architecture and the number of every
-system call. Opening, linking, sockets, processes, signals, tracing, mounting, limits and sleeping are simply not there.
+A filter is a small program for the kernel's packet-filter machine: it checks the architecture and the number of every
+system call. Opening, linking, sockets, processes, signals, tracing, mounting, limits and sleeping are not allowed.
 """
 
 import struct
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# One row a call: its number on x86_64 and on aarch64.
+# One row per call: its number on x86_64 and on aarch64.
 CALLS = {
-    "write": (1, 64),  # to the pipes that are open; nothing else can be opened
+    "write": (1, 64),  # to open pipes; nothing else can be opened
     "close": (3, 57),
     "mmap": (9, 222),
     "mprotect": (10, 226),
