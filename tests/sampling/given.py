@@ -1,4 +1,4 @@
-"""Random prompts for maps of the size in conftest.py."""
+"""Random prompts for maps of the size defined in conftest.py."""
 
 import numpy as np
 

@@ -12,7 +12,7 @@ DRAWS = 1_000_000
 
 @pytest.fixture(scope="module")
 def long_tail():
-    """50,257 tokens, 10,000 of which share a mass of .01; and a million draws."""
+    """50,257 tokens, 10,000 of which have a total probability of .01; and a million draws."""
     p = torch.full((50_257,), 0.99 / 40_257, dtype=torch.float64)
     p[:10_000] = 0.01 / 10_000
     uniform = rng.uniform(rng.fold(5, torch.arange(1)), DRAWS)[0]

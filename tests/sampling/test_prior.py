@@ -1,4 +1,4 @@
-"""x0 W through the Cholesky factor: the same distribution as of the dense draw, by moments and by what is sampled."""
+"""x0 W with the Cholesky factor has the distribution of the dense draw, tested by moments and by samples."""
 
 import numpy as np
 import torch
@@ -16,11 +16,11 @@ def test_the_factor_has_the_covariance_of_x0_w():
     W = torch.randn(50, 6, dtype=torch.float64)
     factor = cholesky_factor(W)
     torch.testing.assert_close(factor @ factor.T, W.T @ W)
-    assert cholesky_factor(torch.ones(50, 6)) is None  # rank 1: the dense draw serves
+    assert cholesky_factor(torch.ones(50, 6)) is None  # rank 1: the dense draw is used
 
 
 def draws(n: int, **changes) -> tuple[torch.Tensor, torch.Tensor]:
-    """Many samples of x0 W by the factor and by the definition."""
+    """Many samples of x0 W with the factor and by definition."""
     model = random_map(shape=SHAPE, width=16, heads=2, **changes).double()
     noise = Noise(rng.fold(5, torch.arange(n)), 3, 40, sigma=1.5, dtype=torch.float64)
     prior = Prior(model)
@@ -29,7 +29,7 @@ def draws(n: int, **changes) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_equal_in_distribution():
-    """Independent Gaussian positions: mean and covariance settle it, each within 5 standard errors."""
+    """Positions are independent Gaussians, so mean and covariance suffice, each within 5 standard errors."""
     n = 20_000
     for x in draws(n):
         W = random_map(shape=SHAPE, width=16, heads=2).double().embedding.detach()
@@ -46,7 +46,7 @@ def test_equal_in_distribution():
 
 
 def test_samples_agree_in_distribution(monkeypatch):
-    """First-token frequencies of a random map from both draws: within 5 standard errors of each other."""
+    """First-token frequencies of a random map from both draws agree within 5 standard errors."""
     model = random_map(shape=SHAPE, width=16, heads=2, dropout=0.0)
     n = 4000
     by_factor = sampler_of(model).sample(n, nfe=1).tokens[:, 0]

@@ -1,4 +1,4 @@
-"""The sampler a user holds: batches, seeds, requests that it refuses, and weights that change under it."""
+"""The user's sampler: batches, seeds, refused requests, and changing weights."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_bad_requests_are_refused(sampler):
 
 
 def test_compiled_rounds_agree_with_eager_ones():
-    """Capture without code generation; batches shrink as samples finish, so the size must be free."""
+    """Capture without code generation; batches shrink as samples finish, so any size must work."""
     model = random_map(dropout=0.0).double()
     eager = sampler_of(model, batch=16).sample(23, nfe=4, kappa=0.5)
     compiled = sampler_of(model, batch=16).compile("aot_eager").sample(23, nfe=4, kappa=0.5)
@@ -54,7 +54,7 @@ def test_compiled_rounds_agree_with_eager_ones():
 
 
 def test_new_weights_are_seen():
-    """Prior and recordings belong to weights: frozen ones that are loaded or folded anew are not sampled as the old."""
+    """Prior and recordings depend on the weights: after loading or folding, the old ones are not used."""
     model = random_map(dropout=0.0).requires_grad_(False).eval()
     sampler = sampler_of(model)
     made = sampler.evaluator()
@@ -63,7 +63,7 @@ def test_new_weights_are_seen():
     folded = sampler.evaluator()
     assert folded is not made
     model.unfold()
-    model.fold()  # the same numbers in other tensors, which a recording has not read
+    model.fold()  # the same values in new tensors, which the old recording does not read
     again = sampler.evaluator()
     assert again is not folded
     model.load_state_dict(random_map(dropout=0.0).state_dict())

@@ -1,4 +1,4 @@
-"""What a sampler is watched by: evaluations counted where they happen, rounds shown as they are, and cancelling."""
+"""Observing a sampler: evaluations are counted when they happen, rounds are shown unchanged, and cancelling."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_every_call_of_the_network_counts_for_the_samples_in_it():
 
 
 def test_a_call_that_fails_has_been_made():
-    """An evaluation that runs out of memory has been paid for."""
+    """An evaluation that runs out of memory still counts."""
     watch = Watch(2)
     with pytest.raises(ZeroDivisionError):
         watch.counted(lambda: 1 / 0)()
@@ -36,7 +36,7 @@ def test_a_call_that_fails_has_been_made():
 
 
 class Twice:
-    """A sampler that evaluates its network twice in every round, and three times for odd samples."""
+    """A sampler that evaluates its network twice per round, and three times for odd samples."""
 
     name = "twice"
 
@@ -64,7 +64,7 @@ def test_evaluations_are_not_rounds():
     "options", [{"nfe": 5, "kappa": 0.5}, {"nfe": 3, "sampler": "iterate"}, {"nfe": 2, "commit": False}]
 )
 def test_what_a_sampler_reports_is_what_its_network_did(options):
-    """Rows that went through the trunk, counted by the trunk itself."""
+    """Against the number of rows counted in the trunk."""
     model = random_map(dropout=0.0)
     sampler, rows = sampler_of(model, batch=7), []
     model.trunk.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
@@ -94,7 +94,7 @@ def test_rounds_are_kept_shown_or_neither():
 
 
 def test_a_round_is_the_state_of_that_moment():
-    """Samplers go on with their tensors."""
+    """Samplers later change their tensors in place, so rounds hold copies."""
     tokens = torch.zeros(1, 3, dtype=torch.int64)
     watch = Watch(1, trace=True)
     watch.round(tokens)
@@ -141,7 +141,7 @@ def test_cancelling_comes_before_an_evaluation():
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("after", [0, 1, 4])
 def test_a_cancelled_sampler_is_as_good_as_before(after, training):
-    """The network goes back to the mode it had, and the same request gives the same samples."""
+    """The network's mode is restored, and the same request gives the same samples."""
     model = random_map(dropout=0.5).train(training)
     sampler, asked = sampler_of(model, batch=4), []
     want = sampler.sample(10, nfe=3, seed=2, kappa=1.0).tokens
@@ -152,7 +152,7 @@ def test_a_cancelled_sampler_is_as_good_as_before(after, training):
 
     with pytest.raises(Cancelled):
         sampler.sample(10, nfe=3, seed=2, kappa=1.0, cancelled=cancelled)
-    assert len(asked) == after + 1, "asked before every evaluation, and not after the answer"
+    assert len(asked) == after + 1, "called before every evaluation, and not after cancelling"
     assert model.training == training
     assert np.array_equal(sampler.sample(10, nfe=3, seed=2, kappa=1.0).tokens, want)
 
@@ -180,7 +180,7 @@ def test_every_method_is_watched_in_the_same_way(method):
 
 
 def batch_of(n, rounds, committed=True, score=True, nfe=1):
-    """A trace of n samples whose token is the number of the round."""
+    """A trace of n samples whose tokens are the round's number."""
     states = [
         Round(
             np.full((n, 2), r),
@@ -198,7 +198,7 @@ def test_a_batch_that_is_done_repeats_its_last_round():
     assert joined.nfe.tolist() == [1, 1, 3, 3, 3]
     assert joined.tokens.shape == joined.prompt.shape == (5, 2)
     assert [state.tokens[:, 0].tolist() for state in joined.rounds] == [[0] * 5, [0, 0, 1, 1, 1], [0, 0, 2, 2, 2]]
-    assert [state.time for state in joined.rounds] == [0.0, 1 / 3, 2 / 3], "the clock of the batch that goes on"
+    assert [state.time for state in joined.rounds] == [0.0, 1 / 3, 2 / 3], "the clock of the unfinished batch"
     assert joined.rounds[2].score[:, 0].tolist() == pytest.approx([0, 0, 0.2, 0.2, 0.2])
 
 
@@ -225,7 +225,7 @@ def test_a_batch_that_had_nothing_to_do_shows_what_it_was_given():
 
 
 def test_a_row_that_is_all_given_beside_one_that_is_not():
-    """One in a batch of its own, by a method that evaluates nothing for it."""
+    """The first is in a separate batch, by a method that evaluates nothing for it."""
     from dbtm.methods.base import method_of
 
     made = method_of(recipe("markov").by("mdlm")).start()

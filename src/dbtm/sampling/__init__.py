@@ -1,4 +1,4 @@
-"""What all samplers share: batches, seeds by sample, decoding, tracing, and the counter of network evaluations."""
+"""Shared code of all samplers: batches, seeds per sample, decoding, tracing, and the count of network evaluations."""
 
 from dbtm.sampling.given import Given
 from dbtm.sampling.sampler import Sampler

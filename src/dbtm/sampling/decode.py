@@ -7,7 +7,7 @@ from dbtm.core.device import wide, wide_device
 
 
 def count_committed(tokens_BL: Tensor, committed_BL: Tensor, vocab: int) -> Tensor:
-    """n_j(C): how many committed positions hold token j, (B, V)."""
+    """n_j(C): the number of committed positions with token j, (B, V)."""
     counts = torch.zeros(len(tokens_BL), vocab, device=tokens_BL.device)
     return counts.scatter_add_(1, tokens_BL, committed_BL.to(counts.dtype))
 
@@ -22,10 +22,10 @@ def propose(
 ) -> tuple[Tensor, Tensor]:
     """Proposed tokens x_hat and their probability <T, x_hat>, (B, L) each (sec:confidence-correct).
 
-    Temperature 0 takes the argmax; otherwise one float64 uniform per position picks from softmax(f / temperature), cut
-    to top_p, by inverting its cumulative sum, which is unbiased where float32 Gumbel noise is not. The repetition
-    penalty divides what is decoded, tempered or not, and what is scored by (1 + n_j)^penalty. The score is a
-    probability of T itself, at temperature 1.
+    Temperature 0 takes the argmax. Otherwise one float64 uniform per position draws from softmax(f / temperature),
+    truncated to top_p, by inverting its cumulative sum; this is unbiased, unlike float32 Gumbel noise. The repetition
+    penalty divides both the decoded distribution (at any temperature) and the score by (1 + n_j)^penalty. The score is
+    a probability of T itself, at temperature 1.
     """
     log_z = logits_BLV.logsumexp(-1)
     tempered_BLV = wide(logits_BLV) / temperature if temperature else None
@@ -53,8 +53,8 @@ def draw_categorical(logits: Tensor, uniform: Tensor, temperature: float = 1.0, 
 
 
 def tempered(logits: Tensor, temperature: float = 1.0, top_p: float = 1.0) -> Tensor:
-    """float64 probabilities softmax(logits / temperature), one-hot at 0, cut to the most likely that reach top_p;
-    they need not sum to 1 then. On `wide_device`.
+    """float64 probabilities softmax(logits / temperature), one-hot at 0, truncated to the most likely tokens that reach
+    top_p; then they need not sum to 1. On `wide_device`.
     """
     if not temperature:
         at = wide_device(logits.device)
@@ -79,7 +79,7 @@ def token_log_p(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def nucleus(p: Tensor, top_p: float) -> Tensor:
-    """Probabilities with everything but the most likely tokens that together reach top_p set to 0; 1 keeps all."""
+    """Probabilities, with 0 for all but the most likely tokens that together reach top_p; top_p = 1 keeps all."""
     if top_p >= 1:
         return p
     ordered, order = p.sort(-1, descending=True)

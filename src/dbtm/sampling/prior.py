@@ -1,5 +1,5 @@
-"""The prior of the sampler. Noise enters the map as x0 W alone, which is N(0, sigma^2 W^T W) exactly: where the
-vocabulary is larger than the width, it is drawn through the Cholesky factor of W^T W, at cost D x D and not V x D.
+"""The prior of the sampler. Noise enters the map only as x0 W, which is exactly N(0, sigma^2 W^T W). If the vocabulary
+is larger than the width, it is drawn with the Cholesky factor of W^T W, at cost D x D instead of V x D.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from dbtm.simplex import Noise
 
 
 class Prior:
-    """x0 W for the present weights of a network."""
+    """x0 W for the current weights of a network."""
 
     def __init__(self, model: Backbone):
         self.model = model
@@ -22,7 +22,7 @@ class Prior:
         self.factor_DD = cholesky_factor(model.token_embedding) if large else None
 
     def draw(self, noise: Noise) -> Tensor:
-        """x0 W, (B, L, D): of this very x0, or by the factor of one that is distributed as it is."""
+        """x0 W, (B, L, D): of this x0, or with the factor, a draw of the same distribution."""
         if self.factor_DD is None:
             return self.model.embed_noise(noise)
         z_BLD = draw(replace(noise, vocab=len(self.factor_DD)), self.model.dtype)
@@ -31,7 +31,7 @@ class Prior:
 
 @torch.no_grad()
 def cholesky_factor(weight_VD: Tensor) -> Tensor | None:
-    """C with C C^T = W^T W, or None where W^T W is not positive definite."""
+    """C with C C^T = W^T W, or None if W^T W is not positive definite."""
     wide_VD = weight_VD.to(wide_device(weight_VD.device)).double()
     factor_DD, failed = torch.linalg.cholesky_ex(wide_VD.T @ wide_VD)
     if failed:

@@ -1,4 +1,4 @@
-"""The sampler a user holds: a method, its network, its options, and batches of any number of samples."""
+"""The user's sampler: a method, its network, its options, and batches of any number of samples."""
 
 import copy
 from collections.abc import Callable
@@ -18,21 +18,21 @@ from dbtm.tasks.base import Task
 
 
 class Samples(Protocol):
-    """What a sampler needs of a method."""
+    """The parts of a method that a sampler needs."""
 
     name: ClassVar[str]
 
     def evaluator(self, network: Any, replay: bool) -> Any:
-        """The network as `sample` evaluates it, and what can be computed once for its weights."""
+        """The network as evaluated by `sample`, with values computed once for its weights."""
 
     def sample(self, network: Any, given: Given, options: Any, seed: int, watch: Watch) -> Trace:
         """Generate everything that is not given."""
 
     def check_options(self, options: Any) -> None:
-        """Refuse options that the network has no part for."""
+        """Refuse options for which the network lacks a part."""
 
     def check_given(self, given: Given) -> None:
-        """Refuse what the method cannot be given."""
+        """Refuse given tokens that the method does not support."""
 
 
 class Sampler:
@@ -57,40 +57,40 @@ class Sampler:
 
     @property
     def processes(self) -> int:
-        """How many share the work."""
+        """The number of processes that share the work."""
         return 1
 
     def in_batches(self, size: int) -> "Sampler":
-        """The same with batches of at most so many samples."""
+        """The same sampler with batches of at most so many samples."""
         other = copy.copy(self)
         other.batch, other._made = min(size, self.batch), None
         return other
 
     def everywhere(self, work: Callable[..., Any], *args: Any, **own: Any) -> list[Any]:
-        """`work(sampler, rank, size, *args, **own)` of every process that shares this sampler's work: of one."""
+        """`work(sampler, rank, size, *args, **own)` of every process that shares this sampler's work; here, of one."""
         return [work(self, 0, 1, *args, **own)]
 
     def compile(self, backend: str = "inductor") -> Self:
-        """Compile the network's blocks, for any batch size, and on a GPU replay its passes as CUDA graphs: worth a
-        minute where many samples follow, of weights that stay as they are.
+        """Compile the network's blocks, for any batch size, and on a GPU replay its passes as CUDA graphs. This takes a
+        minute; it pays off for many samples with the same weights.
         """
         self.network.compile_layers(dynamic=True, backend=backend)
         self.replay, self._made = self.device.type == "cuda", None
         return self
 
     def evaluator(self) -> Any:
-        """The method's view of the present weights; made once as long as they stay the same, as frozen ones do."""
+        """The method's evaluator of the current weights; cached until they change."""
         version, trained = self.network.version(), self.network.embedding.requires_grad
         if self._made is None or self._made[0] != version or trained:
             made = self.method.evaluator(self.network, self.replay and not trained)
-            self._made = (version, made, self.network.folded())  # a recording reads what is folded: it stays alive
+            self._made = (version, made, self.network.folded())  # recordings read the folded matrices: keep them
         return self._made[1]
 
     def with_options(self, **changes: Any) -> Any:
-        """The checkpoint's own options with some changed."""
+        """The checkpoint's options with some changed."""
         if "nfe" in changes and not self.has_budget:
             raise UsageError(
-                f"'{self.method.name}' needs one network evaluation for every token that it generates: there is no "
+                f"'{self.method.name}' needs one network evaluation per generated token: there is no "
                 "budget to choose (nfe)"
             )
         options = self.options.changed(self.method.name, changes)
@@ -128,17 +128,17 @@ class Sampler:
         numbered_from: int = 0,
         **options: Any,
     ) -> Trace:
-        """n samples from nothing, or one for every row of `tokens`, of which the positions in `clean` are given.
+        """n unconditional samples, or one per row of `tokens`, of which the positions in `clean` are given.
 
-        Options are those of the method's sampler (`Method.Options`). `progress` is called with the number of samples
-        done, `on_round` with every round of every batch; `cancelled` is asked before every network evaluation. With
-        `others`, rounds tell so many of the most likely tokens, where the method can. A sample's noise depends on the
+        Options are those of the method's sampler (`Method.Options`). `progress` is called with the number of finished
+        samples, `on_round` with every round of every batch, `cancelled` before every network evaluation. With `others`,
+        rounds include so many of the most likely tokens, if the method supports it. A sample's noise depends on the
         seed and its number, which counts from `numbered_from`.
         """
         if (n is None) == (tokens is None):
-            raise UsageError("give either a number of samples or tokens with the mask of what is given")
+            raise UsageError("give either a number of samples, or tokens with the mask of given tokens")
         if tokens is not None and clean is None:
-            raise UsageError("tokens need `clean`, the mask of those that are given")
+            raise UsageError("tokens need `clean`, the mask of given tokens")
         chosen = self.with_options(**options)
         if tokens is None:
             tokens = np.zeros((max(n or 0, 0), self.network.shape.length), dtype=np.int64)

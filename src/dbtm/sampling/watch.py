@@ -1,4 +1,4 @@
-"""What goes on while a sampler works: evaluations are counted, rounds are kept or shown, and it can be cancelled."""
+"""Observing a running sampler: evaluations are counted, rounds are kept or shown, and it can be cancelled."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ from dbtm.sampling.trace import Round, Trace
 
 
 class Cancelled(Exception):
-    """The samples are no longer wanted."""
+    """Sampling was cancelled."""
 
 
 class Watch:
-    """Of one batch of samples."""
+    """The observer of one batch of samples."""
 
     def __init__(
         self,
@@ -28,12 +28,12 @@ class Watch:
     ):
         self.tracing = trace or on_round is not None
         self.keep, self.cancelled, self.on_round = trace, cancelled, on_round
-        self.others = others  # how many of the most likely tokens a round tells, where the method can
+        self.others = others  # number of most likely tokens per round, if the method supports it
         self.nfe_B = torch.zeros(samples, dtype=torch.int64, device=device)
         self.rounds: list[Round] = []
 
     def counted(self, network: Callable[..., Any]) -> Callable[..., Any]:
-        """A network whose every call counts as one evaluation of the samples in `rows`, of all of them by default."""
+        """A network whose every call counts as one evaluation of the samples in `rows` (default: all)."""
 
         def evaluate(*inputs: Any, rows: Tensor | None = None, **more: Any) -> Any:
             if self.cancelled is not None and self.cancelled():
@@ -54,7 +54,7 @@ class Watch:
         time: float | None = None,
         others: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        """The state after a round, for all samples; called where `tracing`."""
+        """Record the state after a round, for all samples; called if `tracing`."""
         likely = None if others is None else (_copy(others[0]), _copy(others[1]))
         state = Round(_copy(tokens), _copy(committed), _copy(score), time, likely)
         if self.keep:
