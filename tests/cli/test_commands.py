@@ -205,7 +205,7 @@ def test_without_a_compiler_training_goes_on_and_says_so(dbtm, monkeypatch, few_
     sets = ["train.compile=true", "train.device=cpu", "train.steps=1", "optim.warmup=1", "train.batch=4"]
     code, out, err = dbtm("train", "markov", *[word for s in sets for word in ("--set", s)])
     assert (code, out.strip()) == (0, os.path.join("runs", "markov", "step-00000001"))
-    assert "goes on without train.compile, and is slower: CXX=no-such-compiler is not a command" in err
+    assert "continues without train.compile, which is slower: CXX=no-such-compiler is not a command" in err
     code, _, err = dbtm("bench", "backbone", "--device", "cpu", "--lengths", "8", "--width", "64", "--compile")
     assert (code, err.count("\n"), "CXX=no-such-compiler" in err) == (2, 1, True)
 

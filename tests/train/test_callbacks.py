@@ -1,4 +1,4 @@
-"""Who else hears the numbers: a class of one's own, and services in place of which fakes stand."""
+"""Other receivers of metrics: a user's class, and fakes of the services."""
 
 import sys
 import types
@@ -56,7 +56,7 @@ def test_a_run_that_fails_ends_its_callbacks(tmp_path):
 
 
 def test_a_compiler_that_a_signal_kills_is_a_line(tmp_path):
-    """Ctrl-C reaches the whole group of processes: the step then fails for want of its compiler."""
+    """Ctrl-C reaches the whole process group: the step then fails because its compiler is gone."""
     import signal
 
     trainer = Trainer(tiny(), tmp_path)
@@ -67,7 +67,7 @@ def test_a_compiler_that_a_signal_kills_is_a_line(tmp_path):
         yield
 
     trainer.method.parts = parts  # type: ignore[method-assign]
-    with pytest.raises(Interrupted, match="SIGINT stopped step 1 before it was done: no checkpoint"):
+    with pytest.raises(Interrupted, match="SIGINT stopped step 1 before it finished: no checkpoint"):
         trainer.run()
     assert not list(tmp_path.glob("step-*"))
 

@@ -1,4 +1,4 @@
-"""What a run shows, in a log and on a terminal."""
+"""The output of a run, in a log and on a terminal."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def test_the_first_step_is_shown_at_once_and_a_quiet_run_now_and_then(tmp_path, 
     assert [line.split("  ")[0] for line in shown] == ["step 1/1000", "step 7/1000"]
     assert "0.2 step/s" in shown[1], "the first step, which compiles, does not count"
     assert "ETA 1:22:45" in shown[1]
-    assert (tmp_path / "metrics.jsonl").read_text() == "", "a glance is no record"
+    assert (tmp_path / "metrics.jsonl").read_text() == "", "a glance records nothing"
 
 
 def test_a_report_has_every_term_uncut(tmp_path, time):
@@ -87,9 +87,9 @@ def test_a_terminal_has_a_live_line_and_a_history(tmp_path, monkeypatch):
         told.say("step 1  validation 1.2345  " + "solved_4 0.5000  " * 8)
         told.progress(50, {"loss": 1.5})
     shown = stream.getvalue()
-    assert "step 0/100" in shown, "there before the first step"
+    assert "step 0/100" in shown, "shown before the first step"
     assert "step 50/100" in shown
-    assert shown.count("solved_4 0.5000") == 8, "an evaluation is not cut at 80 columns"
+    assert shown.count("solved_4 0.5000") == 8, "an evaluation is not truncated at 80 columns"
     assert shown.rstrip().endswith("\x1b[?25h"), "the cursor is shown again"
 
 

@@ -1,4 +1,4 @@
-"""Several processes train what one does: same batches and noise, the same weights up to the order of a sum."""
+"""Several processes train like one: same batches and noise, and the same weights up to the order of sums."""
 
 import json
 import os
@@ -34,7 +34,7 @@ pytest.importorskip("resource", reason="processes are forked")
 @register
 @dataclass(frozen=True)
 class UnequalPrompts(Markov):
-    """0 to 4 tokens of a row are given: ranks have different numbers of targets, and must share one denominator."""
+    """0 to 4 tokens of a row are given: ranks have different numbers of targets, but need one common denominator."""
 
     name = "unequal-prompts-for-test"
 
@@ -45,7 +45,7 @@ class UnequalPrompts(Markov):
 
 @pytest.fixture
 def doubles():
-    """float64 throughout, so that the only difference left is the order of a sum."""
+    """float64 throughout, so that results differ only by the order of sums."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -62,7 +62,7 @@ def whole(tensor):
 
 
 def state(trainer):
-    """Everything that a run carries from step to step, whole."""
+    """The complete state of a run between steps, unsharded."""
     modules = {"model": trainer.model, "ema": trainer.ema.model, **trainer.method.frozen}
     out = {f"{name}.{key}": whole(value) for name, m in modules.items() for key, value in m.state_dict().items()}
     for number, optimizer in enumerate(trainer.optimizers):
@@ -73,7 +73,7 @@ def state(trainer):
 
 
 def take_steps(config, out, steps):
-    """A trainer after so many steps, and the gradients of each, averaged."""
+    """A trainer after so many steps, and the averaged gradients of each step."""
     trainer, gradients = Trainer(config, out), []
     clip, batches = trainer.layout.clip, trainer.batches()
 
@@ -105,14 +105,14 @@ def seen(out, layout, micro_batch=4):
 
 @pytest.mark.parametrize("size", [2, 8])
 def test_ranks_equal_accumulation_steps(tmp_path, doubles, size):
-    """Of prompts that differ: eight devices with a row each have the gradients of one device."""
+    """With different prompts: eight devices with a row each have the gradients of one device."""
     micro = 8 // size
     one = seen(tmp_path / "one", "auto", micro)
     assert len(one["seen"]) == size
     assert len(set(one["targets"])) > 1
     ranks = workers.run(size, seen, tmp_path / "many", "replicate", micro, folder=tmp_path)
     for m, rank in enumerate(ranks):
-        assert rank["rows"] == list(range(micro * m, micro * (m + 1))), "each reads its own rows alone"
+        assert rank["rows"] == list(range(micro * m, micro * (m + 1))), "each reads only its own rows"
         for mine, theirs in zip(one["seen"][m], rank["seen"][0], strict=True):
             assert torch.equal(mine, theirs), "same batches and noise exactly"
     assert one["gradients"]
@@ -122,17 +122,17 @@ def test_ranks_equal_accumulation_steps(tmp_path, doubles, size):
 
 
 def first_gradients(out, layout, micro_batch):
-    """Of a step in which nothing but the denominator depends on how its batch is cut."""
+    """The gradients of a step in which only the denominator depends on the split of the batch."""
     base = run_config(layout, micro_batch)
     method = replace(base.method, path=PathConfig(coupling="independent"), distill=DistillConfig())
-    method = replace(method, loss=replace(method.loss, boundary_fraction=1.0))  # else a share of every micro-batch
+    method = replace(method, loss=replace(method.loss, boundary_fraction=1.0))  # not a share per micro-batch
     config = replace(base, method=method, model=replace(base.model, dropout=0.0))
     return take_steps(config, out, 1)[1][0]
 
 
 def test_one_denominator_however_the_batch_is_cut(tmp_path, doubles):
-    """Rows of different prompts: eight micro-batches of one row, and eight devices with one row each, have the
-    gradients of one batch of eight.
+    """With different prompts: eight micro-batches of one row, and eight devices with one row each, have the gradients
+    of one batch of eight.
     """
     whole, cut = (first_gradients(tmp_path / f"of-{size}", "auto", size) for size in (8, 1))
     ranks = workers.run(8, first_gradients, tmp_path / "ranks", "replicate", 1, folder=tmp_path)
@@ -148,7 +148,7 @@ LAYOUTS = {"replicate": 4, "shard": 4, "hybrid": 2, "hybrid, recomputed": 2}  # 
 
 
 def in_every_layout(out):
-    """Weights, averages, teacher and optimizers after three steps, and the bytes that this process holds of them."""
+    """Weights, averages, teacher and optimizers after three steps, and this process's bytes of them."""
     found = {}
     for name, in_node in LAYOUTS.items():
         os.environ["LOCAL_WORLD_SIZE"] = str(in_node)
@@ -167,7 +167,7 @@ def _local(tensor):
 
 
 def test_four_processes_in_every_layout_train_what_one_does(tmp_path, doubles):
-    """Every term of the objective, dropout, a teacher that is refreshed, Muon and Adam; 2 x 2 as two nodes."""
+    """With every term of the objective, dropout, a refreshed teacher, Muon and Adam; 2 x 2 as two nodes."""
     from dbtm.service.planning.memory import state_memory
     from dbtm.service.planning.work import Work
 
@@ -195,8 +195,8 @@ def bits(out, layout):
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_where_sums_have_one_order_the_bits_are_the_same(tmp_path, size):
-    """Of two gradients, where the objective has one part per micro-batch. A clipped norm is summed by shards: so
-    clipping is off here.
+    """For sums of two gradients, with one part of the objective per micro-batch. Clipping is off, because shards sum
+    the norm in another order.
     """
     expected = bits(tmp_path / "one", "auto")
     for layout in ("shard",) if size == 1 else ("replicate", "shard"):
@@ -207,7 +207,7 @@ def test_where_sums_have_one_order_the_bits_are_the_same(tmp_path, size):
             assert all(torch.equal(rank[key], value) for key, value in expected.items())
 
 
-TAUGHT = {"mdlm-di4c": "mdlm", "duo-di4c": "duo", "mdlm-sdtt": "mdlm", "duo-dcd": "duo"}  # and who teaches them
+TAUGHT = {"mdlm-di4c": "mdlm", "duo-di4c": "duo", "mdlm-sdtt": "mdlm", "duo-dcd": "duo"}  # student: teacher
 
 
 def by_method(name, layout, **train):
@@ -216,11 +216,11 @@ def by_method(name, layout, **train):
 
 
 def taught(out, teachers, layout):
-    """Gradients, weights and optimizers of every method's first steps, by its name."""
+    """Gradients, weights and optimizers of the first steps, by method."""
     found = {}
     for name, teacher in TAUGHT.items():
         config = by_method(name, layout, init=str(teachers / teacher))
-        if name.endswith("di4c"):  # in the second step, which is at a small time, one of them has nothing to learn
+        if name.endswith("di4c"):  # in the second step, at a small time, one process has a zero loss
             config = replace(config, method=replace(config.method, small_share=0.4, delta=0.2, latents=4))
         trainer, gradients = take_steps(config, out / name, 3)
         found[name] = {"gradients": gradients, "state": state(trainer)}
@@ -228,7 +228,7 @@ def taught(out, teachers, layout):
 
 
 def test_methods_with_a_teacher_train_in_two_shards_what_one_process_does(tmp_path, doubles):
-    """Muon, too, which makes large what its bfloat16 rounds in another way: see `muon._whole`."""
+    """Muon too, which amplifies differences in bfloat16 rounding: see `muon._whole`."""
     teachers = tmp_path / "teachers"
     for name in sorted({*TAUGHT.values()}):
         Trainer(by_method(name, "auto", steps=3), teachers / name).run()
@@ -252,7 +252,7 @@ def test_recomputed_activations_change_nothing(tmp_path):
 
 
 def sent_early(out):
-    """Buckets that were on their way when the last backward pass ended, by step."""
+    """The number of buckets already sent when the last backward pass ended, by step."""
     trainer, early = Trainer(run_config("replicate", micro_batch=2), out), []
     averaging, batches = trainer.layout.averaging, trainer.batches()
     finish = averaging.finish
@@ -269,7 +269,7 @@ def sent_early(out):
 
 
 def test_gradients_are_sent_within_the_backward_pass(tmp_path, monkeypatch):
-    """From the second step of a phase on; self-distillation starts a new one after two steps, and refreshes."""
+    """From the second step of a phase on; self-distillation starts a new phase after two steps, and refreshes."""
     monkeypatch.setattr("dbtm.train.averaging.BUCKET", 4096)
     for rank in workers.run(2, sent_early, tmp_path / "run", folder=tmp_path):
         assert rank["buckets"] > 3
@@ -309,12 +309,12 @@ def test_methods_that_need_whole_weights_say_so(tmp_path):
 def trained(out, layout, steps, in_node):
     os.environ["LOCAL_WORLD_SIZE"] = str(in_node)
     config = run_config(layout, micro_batch=2, steps=steps, checkpoint_every=2)
-    config = replace(config, optim=replace(config.optim, schedule="constant"))  # whatever the number of steps
+    config = replace(config, optim=replace(config.optim, schedule="constant"))  # independent of the number of steps
     Trainer(config, out, resume=True).run()
 
 
 def test_a_run_moves_between_layouts_and_numbers_of_devices(tmp_path, doubles):
-    """One process, two sharded, four as two nodes, two replicated, one: the weights of an undisturbed run."""
+    """One process, two sharded, four as two nodes, two replicated, one: the weights equal those of a run on one."""
     trained(tmp_path / "whole", "auto", 8, 1)
     run = tmp_path / "run"
     trained(run, "auto", 3, 1)
@@ -336,7 +336,7 @@ def test_a_run_moves_between_layouts_and_numbers_of_devices(tmp_path, doubles):
 
 
 def same_samples_when_exported(run, out):
-    """A folder of several processes is loaded as it is, and made into one of whole files that says the same."""
+    """A folder written by several processes is loaded directly, and its export with whole files samples the same."""
     import dbtm
     from dbtm.service.gathering import gather
 
@@ -355,7 +355,7 @@ def same_samples_when_exported(run, out):
 
 
 def evaluated(out, judge):
-    """The rows that a task is measured on, numbers of them, and how many rows this process measured and judged."""
+    """The sampled rows, their metrics, and the number of rows that this process evaluated and judged."""
     rows, numbers, worked = [], [], {"validation": 0, "judge": 0}
 
     def measure(sampler, seed):
@@ -386,7 +386,7 @@ def evaluated(out, judge):
 
 
 def test_all_processes_sample_and_judge_for_an_evaluation(tmp_path, doubles):
-    """Also the objective on held-out rows, which reads a teacher whose weights are sharded."""
+    """Including the objective on held-out rows, which uses a sharded teacher."""
     judge = str(gguf_writer.model_file(tmp_path / "tiny.gguf"))
     rows, numbers, worked = evaluated(tmp_path / "one", judge)
     first, second = workers.run(2, evaluated, tmp_path / "two", judge, folder=tmp_path)
@@ -428,4 +428,4 @@ def test_torchrun_trains_and_resumes(tmp_path):
     checkpoint.verify(newest)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     taken = [row["step"] for row in rows if "eval/score" not in row]
-    assert taken == list(range(1, ASK_EVERY + 1)), "every step once: the second run went on from the first"
+    assert taken == list(range(1, ASK_EVERY + 1)), "every step once: the second run resumed the first"

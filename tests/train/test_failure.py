@@ -1,4 +1,4 @@
-"""A process that is killed, hangs or is missing: the run comes back by itself, or ends in one line in time."""
+"""A process that is killed, hangs or is missing: the run restarts by itself, or soon ends with one line."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ pytest.importorskip("resource", reason="processes are forked")
 
 
 def with_a_peer_that(out, does):
-    """What the first process says of a second one that stops answering within the run; None from the second."""
+    """The first process's message about a second one that stops answering during the run; None from the second."""
     config = run_config("replicate", micro_batch=4, peer_timeout=1.5).by("mdlm")
     trainer = Trainer(config, out)
     if trainer.world.rank:
@@ -45,7 +45,7 @@ def with_a_peer_that(out, does):
         try:
             trainer.run()
         except LostPeer:
-            os._exit(0)  # it wakes up when the first one has given up
+            os._exit(0)  # it wakes up after the first one has given up
         return None
     start = time.monotonic()
     with pytest.raises(LostPeer) as lost:
@@ -59,7 +59,7 @@ def test_a_peer_that_does_not_answer_is_one_line(tmp_path, does):
     assert first["said"].startswith("process 0 of 2 lost another one, in step 3: it has ended, or did not answer")
     assert "train.peer_timeout=1.5" in first["said"]
     assert "\n" not in first["said"]
-    assert first["seconds"] < 60, "not the half hour that gloo waits by itself"
+    assert first["seconds"] < 60, "less than gloo's default of half an hour"
 
 
 def test_a_peer_that_never_comes_is_one_line(monkeypatch):
@@ -70,7 +70,7 @@ def test_a_peer_that_never_comes_is_one_line(monkeypatch):
 
 
 def with_an_evaluation_that_fails(out, where):
-    """What ends each process: where 0, in what only the first one does; else in the second one's share of samples."""
+    """The error of each process. `where` is 0: in the first process's own work; else: in the second one's share."""
 
     def evaluate(sampler, seed):
         if where == 0:
@@ -108,7 +108,7 @@ def judged_run(task):
 
 
 def with_a_judge_in_this_folder(config, out, folders):
-    """What happens in order on each process, which starts in a folder of its own, and what ends it."""
+    """The events on each process in order, each in a separate folder, and the error that ends it."""
     happened, rank = [], int(os.environ["RANK"])
     os.chdir(folders[rank])
 
@@ -128,7 +128,7 @@ def with_a_judge_in_this_folder(config, out, folders):
 
 @pytest.fixture
 def judged(tmp_path):
-    """A run with the judge tiny.gguf, and a folder of each of two processes; the first one has it."""
+    """A run with the judge tiny.gguf, and one folder for each of two processes; only the first contains the judge."""
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:
         folder.mkdir()
@@ -153,7 +153,7 @@ def test_every_process_loads_the_judge_once_before_the_first_step(tmp_path, judg
     assert ranks == [(["load", "step", "step"], "")] * 2
 
 
-# -- torchrun brings a run back --------------------------------------------------------------------------------------
+# -- torchrun restarts a run -------------------------------------------------------------------------------------------
 
 SETTINGS = [
     "train.batch=8", "train.steps=12", "train.checkpoint_every=3", "optim.warmup=1", "train.device=cpu",
@@ -175,13 +175,13 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 def killed(out, attempt):
-    """The second process is killed in its eighth step, unless it was started anew. Returns where it started."""
+    """The second process is killed in its eighth step, unless it was restarted. Returns the step it started from."""
     trainer = Trainer(override(recipe("markov"), SETTINGS), out, resume=True)
     step, rank, started = trainer._step, trainer.world.rank, trainer.step
 
     def kill(batches):
         if trainer.step == 7 and rank and not attempt:
-            trainer.shared.wait()  # the checkpoint of step 6 is there on all machines, however slow
+            trainer.shared.wait()  # the checkpoint of step 6 is complete even on slow machines
             os.kill(os.getpid(), signal.SIGKILL)
         return step(batches)
 
@@ -191,8 +191,8 @@ def killed(out, attempt):
 
 
 def test_a_killed_worker_comes_back_from_the_last_checkpoint(tmp_path):
-    """Started anew as torchrun starts them, the weights are those of a run that nobody disturbed. By torchrun itself,
-    at random moments, twenty times: benchmarks/kill_workers.py.
+    """Restarted as torchrun does, the run ends with the weights of an uninterrupted run. benchmarks/kill_workers.py
+    tests torchrun itself, with twenty kills at random moments.
     """
     for name in ("whole", "first", "second"):
         (tmp_path / f"{name}-results").mkdir()
@@ -204,7 +204,7 @@ def test_a_killed_worker_comes_back_from_the_last_checkpoint(tmp_path):
     assert not list((tmp_path / "run").glob(".*-step-*"))
 
 
-@pytest.mark.skipif("KILLS" not in os.environ, reason="takes minutes: KILLS=20 asks for so many kills")
+@pytest.mark.skipif("KILLS" not in os.environ, reason="takes minutes: set KILLS=20 for so many kills")
 def test_torchrun_brings_a_run_back_after_every_kill(tmp_path):
     script = Path(__file__).parents[2] / "benchmarks" / "kill_workers.py"
     out = os.environ.get("KILLS_JSON", str(tmp_path / "kills.json"))

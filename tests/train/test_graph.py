@@ -1,4 +1,4 @@
-"""Replayed steps equal plain ones: here the recording is a plain call on the recorded tensors (a GPU is not needed)."""
+"""Replayed steps equal plain ones: here a recording is a plain call on the recorded tensors, so no GPU is needed."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -41,7 +41,7 @@ def raw(step: int, prompt: torch.Tensor) -> Examples:
 
 
 def run(call, method):
-    """Terms and gradients of every step, gradients kept in place as the trainer does for a graph."""
+    """Terms and gradients of every step, with gradients kept in place, as the trainer does for a graph."""
     out, model = [], method.network
     for step in range(STEPS):
         torch.manual_seed(step)
@@ -87,7 +87,7 @@ def test_a_new_teacher_is_recorded_anew():
 
 
 def test_phases_that_are_drawn_keep_their_recordings():
-    """A number of loops, or a supervised round, that comes back is replayed, not recorded again."""
+    """A recurring number of loops or supervised round is replayed, not recorded again."""
     made = changed(config(), ril=RilConfig(weight=1.0, depths=(2,), rounds="one"), loops=(1, 2))
     plain, graphed = (DBTM(made).start() for _ in range(2))
     recorded = []
@@ -105,7 +105,7 @@ def test_phases_that_are_drawn_keep_their_recordings():
 
 @pytest.mark.parametrize("scorer", ["confidence", "spread"])
 def test_a_step_that_visits_every_row_is_the_same_step(scorer, monkeypatch):
-    """A recorded step cannot ask which rows have a weight: it visits all, and the gradients are the same."""
+    """A recorded step cannot query which rows have a weight: it visits all, and the gradients are the same."""
     supervise = "uncommitted" if scorer == "confidence" else "remaining"
     distill = DistillConfig(weight=1.0, depth=2, start=0, scorer=scorer, supervise=supervise)
     some, every = (DBTM(config(80, distill)).start() for _ in range(2))
@@ -126,7 +126,7 @@ def test_a_step_that_visits_every_row_is_the_same_step(scorer, monkeypatch):
 
 
 class Waiting(TorchDispatchMode):
-    """Collects the operators for which the CPU would wait for a GPU: what a recording cannot do."""
+    """Collects operators for which the CPU would wait for a GPU, which a recording cannot contain."""
 
     def __init__(self):
         super().__init__()
@@ -148,7 +148,7 @@ def test_a_recorded_step_never_waits_for_the_gpu(monkeypatch):
     some, waits = examples(7, method), Waiting()
     with waits:
         backward(method, some)
-    assert waits.found == {"nonzero"}  # the plain step asks which rows have a loss
+    assert waits.found == {"nonzero"}  # the plain step queries which rows have a loss
     monkeypatch.setattr(method, "rows", lambda mask: torch.arange(mask.numel()))
     waits.found.clear()
     with waits:
@@ -166,7 +166,7 @@ def test_steps_that_wait_for_the_cpu_are_refused():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 @pytest.mark.parametrize("vocab", [5, 80])
 def test_recorded_on_a_gpu(vocab):
-    """With dropout: a replay draws it from the seed of its own step. A large vocabulary has a teacher beside it."""
+    """With dropout, which a replay draws from the seed of its own step. The large vocabulary also has a teacher."""
     made = config(vocab, DistillConfig(weight=float(vocab > 64), depth=2, start=0, refresh=6))
     graph = replace(made, train=replace(made.train, graph=True))
     plain, graphed = (DBTM(each).start() for each in (made, graph))

@@ -1,4 +1,4 @@
-"""Training that is killed, doubled or out of disk, in small (`make kill N=100` for more)."""
+"""Training that is killed, started twice or out of disk space: a short version (`make kill N=100` for more)."""
 
 import random
 import sys
@@ -31,7 +31,7 @@ def test_a_full_disk_is_a_line_and_loses_nothing(bench):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 def test_the_bench_notices_what_is_lost(bench, tmp_path):
-    """The comparison itself can fail: a run of another seed, half-written checkpoints, debris."""
+    """The comparison can fail: a run of another seed, half-written checkpoints, leftover files."""
     run = tmp_path / "other"
     words = [*bench.words(run), "--set", "train.seed=1"]
     assert kill.start(words).wait().code == 0

@@ -20,7 +20,7 @@ def test_it_is_torchs_muon():
         for optimizer in optimizers:
             optimizer.step()
     for a, b in zip(ours, theirs, strict=True):
-        assert (a - b).abs().max() < 0.02 * 4 * 0.02  # the order of bfloat16 sums differs, not the update
+        assert (a - b).abs().max() < 0.02 * 4 * 0.02  # only the order of bfloat16 sums differs
 
 
 def test_orthogonalise_brings_singular_values_near_one():

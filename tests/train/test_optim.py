@@ -30,7 +30,7 @@ def test_warm_up_is_linear_and_then_the_rate_is_constant():
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_adamw_is_the_recursion(decay):
-    """m, v, their bias corrections and decoupled weight decay by hand, for every parameter and four steps."""
+    """m, v, their bias corrections and decoupled weight decay, written out for every parameter and four steps."""
     config = OptimConfig(lr=1e-2, betas=(0.8, 0.95), eps=1e-4, weight_decay=decay)
     model = random_map().double()
     (optimizer,) = build_optimizers(model, config, fused=False)
@@ -98,7 +98,7 @@ def test_learning_rate_is_a_factor_of_the_peak():
 
 @pytest.mark.parametrize("warmup", [True, False])
 def test_ema_is_the_recursion(warmup):
-    """Of every parameter, the map's and the quality head's."""
+    """For every parameter of the map and the quality head."""
     model = random_map()
     ema = EMA(model, 0.9, warmup)
     want = {name: p.detach().clone() for name, p in model.named_parameters()}

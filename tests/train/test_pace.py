@@ -1,4 +1,4 @@
-"""A run by the clock: how many steps fit, that it ends in time, and what it leaves behind."""
+"""A run with a time limit: the number of steps that fit, its end in time, and its results."""
 
 import itertools
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.train.test_resume import tiny_run
 
 
 def test_the_steps_that_fit(monkeypatch):
-    """100 s from step 7 on; a slow start, then two steps a second, then an evaluation: every report plans anew."""
+    """100 s from step 7 on; a slow start, then two steps per second, then an evaluation: every report replans."""
     time = Clock(monkeypatch, pace)
     clock = pace.Pace(100 / 60, first_step=7)
     time.now += 20
@@ -35,7 +35,7 @@ def test_the_steps_that_fit(monkeypatch):
 
 
 def test_a_new_phase_is_noticed(monkeypatch):
-    """Speed is that of the last reports: of ten steps a second there is nothing left after as many at one."""
+    """Speed is that of the last reports: after enough reports at one step per second, ten no longer count."""
     time = Clock(monkeypatch, pace)
     clock = pace.Pace(10, first_step=0)
     for i in range(1, 31):
@@ -45,7 +45,7 @@ def test_a_new_phase_is_noticed(monkeypatch):
 
 
 def test_a_rare_evaluation_is_not_forgotten(monkeypatch):
-    """Every tenth report holds an evaluation of ten seconds: half of the time, also where the last reports had none."""
+    """Every tenth report has an evaluation of ten seconds, half of the time; it counts even if the last had none."""
     time = Clock(monkeypatch, pace)
     clock = pace.Pace(10, first_step=0)
     for i in range(1, 50):
@@ -56,7 +56,7 @@ def test_a_rare_evaluation_is_not_forgotten(monkeypatch):
 
 @pytest.fixture
 def ticking(monkeypatch):
-    """A clock that goes on by a twentieth of a second whenever it is read, however busy the machine is."""
+    """A clock that advances by 1/20 second per read, independent of the machine's load."""
     ticks = itertools.count()
     for module in (pace, loop):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 20))

@@ -28,8 +28,8 @@ from tests.processes import PATIENCE
 
 
 def tiny_run(**sections) -> RunConfig:
-    """Every term of the objective, dropout and both optimizers on, in a run of a few steps. Sections of the run, or of
-    DBTM's settings (path, loss, ril, distill, quality).
+    """A run of a few steps with every term of the objective, dropout and both optimizers. `sections` replace those of
+    the run, or of DBTM's settings (path, loss, ril, distill, quality).
     """
     settings = Config(
         loss=LossConfig(semigroup=0.1, semigroup_depths=(2,), boundary_fraction=0.5),
@@ -50,7 +50,7 @@ def tiny_run(**sections) -> RunConfig:
 
 
 def changed(run: RunConfig, **sections) -> RunConfig:
-    """A run with other sections, of its own or of its method's."""
+    """A run with other sections, of the run or of its method."""
     own = {f.name for f in fields(run.method)}
     method = replace(run.method, **{name: value for name, value in sections.items() if name in own})
     return replace(run, **({"method": method} | {k: v for k, v in sections.items() if k not in own}))
@@ -61,7 +61,7 @@ class Killed(Exception):
 
 
 def kill_at(trainer: Trainer, step: int) -> None:
-    """Make the run die in the middle of a step, as a SIGKILL would: nothing is saved on the way out."""
+    """Make the run die in the middle of a step, as by SIGKILL: nothing is saved."""
     original = trainer.method.parts
 
     def parts(examples):
@@ -120,10 +120,10 @@ def test_best_and_last_are_kept(tmp_path):
 
 
 def test_milestones_are_saved_and_kept(tmp_path):
-    """The steps that the paper evaluates, though no checkpoint is due there and `keep` would delete them."""
+    """The paper's evaluation steps, even if no checkpoint is due there and `keep` would delete them."""
     run = tiny_run()
     fit(replace(run, train=replace(run.train, milestones=(2, 4), keep=1)), tmp_path)
-    steady = checkpoint.steady(tmp_path)  # the last from before the loss rose is kept too
+    steady = checkpoint.steady(tmp_path)  # the last one before the loss rose is kept too
     noted = {int(steady["checkpoint"].rpartition("-")[2])} if steady else set()
     assert not noted & {2, 4}
     assert {checkpoint.step_of(folder) for folder in checkpoint.all_in(tmp_path)} == {2, 4, 8} | noted
@@ -148,7 +148,7 @@ def test_a_run_is_not_overwritten_and_foreign_checkpoints_are_refused(tmp_path):
 
 
 def test_how_a_run_is_judged_may_change(tmp_path, monkeypatch):
-    """What a task evaluates on is asked for at once, and put right in a resumed run: nothing is learned from it."""
+    """Evaluation settings are checked at the start. They may change in a resumed run: training ignores them."""
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
     other = replace(config, task=replace(config.task, seed=5))
 
@@ -169,7 +169,7 @@ def test_how_a_run_is_judged_may_change(tmp_path, monkeypatch):
 
 
 def test_the_best_is_the_best_by_one_measure(tmp_path, monkeypatch):
-    """A score counts against those that were measured alike."""
+    """Only scores measured with the same settings are compared."""
     scores = iter([0.9, 0.5, 0.4, 0.6])
     monkeypatch.setattr(Markov, "evaluation_settings", ("seed",))
     config = tiny_run(distill=DistillConfig(), train=replace(tiny_run().train, steps=2))
@@ -182,7 +182,7 @@ def test_the_best_is_the_best_by_one_measure(tmp_path, monkeypatch):
 
 
 def test_data_may_move_but_not_change(tmp_path):
-    """What counts is what they hold; checkpoints from before this was written down go by the path."""
+    """The content counts; older checkpoints, which do not record it, are compared by path."""
     tokens = np.arange(60).reshape(10, 6) % 5
     np.save(tmp_path / "a.npy", tokens)
     np.save(tmp_path / "b.npy", tokens)
@@ -241,7 +241,7 @@ def test_a_run_starts_from_the_averaged_weights_of_another(tmp_path):
 
 
 def test_a_slot_for_the_round_before_begins_empty(tmp_path):
-    """A run may add self-conditioning to the weights it starts from; it may not take it away."""
+    """A run may add self-conditioning to its initial weights, but not remove it."""
     plain = tiny_run(distill=DistillConfig())
     base = fit(plain, tmp_path / "base")
     recalling = replace(plain, model=replace(plain.model, self_condition=True))
@@ -334,10 +334,10 @@ def test_a_signal_saves_and_exits(tmp_path, number):
         assert process.stderr is not None
         steps = (line for line in process.stderr if line.startswith(b"step "))
         for _ in range(2):
-            next(steps)  # a step is done, and the next one runs
+            next(steps)  # a step is finished, and the next one runs
         process.send_signal(number)
         rest = process.stderr.read().decode()
         assert process.wait(PATIENCE) == 0
-    assert f"{number.name}: saving after this step; once more quits" in rest
+    assert f"{number.name}: saving after this step; repeat it to quit at once" in rest
     assert f"({number.name}); it can be resumed" in rest
     checkpoint.verify(checkpoint.latest(tmp_path))

@@ -1,4 +1,4 @@
-"""After a divergence there is a checkpoint from before the loss rose, although later ones were saved on the way up."""
+"""After a divergence there is a checkpoint from before the loss rose, even if later ones were saved while it rose."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.train.test_resume import tiny_run
 
 
 def loss_of(config, folder) -> float:
-    """The objective of a checkpoint's weights on a batch of its own, without the trainer."""
+    """The objective of a checkpoint's weights on a separate batch, without the trainer."""
     method = method_of(config).start()
     method.network.load_state_dict(checkpoint.read_tensors(folder, "model"))
     batch = config.task.batch(torch.arange(32).numpy())
@@ -43,7 +43,7 @@ def test_a_run_that_diverges_keeps_a_checkpoint_from_before(tmp_path):
     assert checkpoint.step_of(last) >= 20
     assert f"{before} is from before the loss rose, the last checkpoint is {last}" in str(error.value)
     with_last, with_before = loss_of(good, last), loss_of(good, before)
-    assert not with_last < 10 * with_before, "the last one is of no use"
+    assert not with_last < 10 * with_before, "the last one has diverged"
     resumed = tmp_path / "again"
     resumed.mkdir()
     before.rename(resumed / before.name)
@@ -52,7 +52,7 @@ def test_a_run_that_diverges_keeps_a_checkpoint_from_before(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """Saves a checkpoint every step, given the losses, and says which one is kept."""
+    """Saves a checkpoint every step, given the losses, and returns which one is kept."""
 
     def save(losses, first=0, terms="loss", keep=1) -> str | None:
         steady = SteadyCheckpoint(tmp_path)
@@ -72,8 +72,8 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     ("losses", "kept"),
     [
-        ([3, 2, 1], 1),  # the newest but one: what follows the newest is not known
-        ([3, 2, 2.1, 2.15, 2.05], 3),  # noise is no rise
+        ([3, 2, 1], 1),  # the last but one: the loss after the newest is unknown
+        ([3, 2, 2.1, 2.15, 2.05], 3),  # noise does not count as a rise
         ([3, 2, 2.1, 2.5, 9, 99], 1),  # 2.5 came after step 2
         ([3, 2, 2.1, 9, 99, 1.9, 1.8], 5),  # it recovered
         ([3, 4, 5, 6], None),  # rising from the start

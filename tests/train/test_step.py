@@ -1,4 +1,4 @@
-"""A step of the trainer by hand: warm-up, clipping, AdamW, the average; and that the average is what is measured."""
+"""A step of the trainer, written out: warm-up, clipping, AdamW, the average; evaluations use the average."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def trainer_of(tmp_path, clip: float, **train) -> Trainer:
 
 @pytest.mark.parametrize("clip", [0.05, 0.0], ids=["clipped", "unclipped"])
 def test_steps_are_clipped_adamw_with_warm_up_and_an_average(tmp_path, clip):
-    """Gradients are the trainer's own; what is made of them is written out."""
+    """Gradients are the trainer's; the rest of the step is written out."""
     trainer = trainer_of(tmp_path, clip)
     trainer.model.double()
     trainer.ema.model.double()
@@ -37,10 +37,10 @@ def test_steps_are_clipped_adamw_with_warm_up_and_an_average(tmp_path, clip):
     for t, batch in zip(range(1, 5), trainer.batches()):
         terms = trainer._step(batch)
         trainer.step += 1
-        assert all(p.grad is None or not p.grad.any() for p in trainer.model.parameters()), "none is left over"
+        assert all(p.grad is None or not p.grad.any() for p in trainer.model.parameters()), "no gradient is left"
         norm = sum((g**2).sum() for g in gradients.values()).sqrt()
         assert terms["grad_norm"].item() == pytest.approx(norm.item())
-        assert norm > 0.06, "clipping has something to do"
+        assert norm > 0.06, "clipping has an effect"
         share = min(1.0, clip / norm.item()) if clip else 1.0
         lr = 1e-2 * min(1.0, t / 3)
         for name, g in gradients.items():

@@ -1,4 +1,4 @@
-"""Work that several processes share: whose error is raised, and what the others say of theirs."""
+"""Work shared by several processes: the error that is raised, and the messages of the others."""
 
 import os
 from contextlib import redirect_stderr
@@ -22,7 +22,7 @@ def fail_first(team, ended):
 
 
 def with_a_peer_at_work(ended):
-    """The first process's error, raised while the second one is still at work for longer than the first one waits."""
+    """The first process's error, raised while the second one works for longer than the first one waits."""
     team = Team(World.join(cuda=False).on_cpus(), seconds=0.5)
     if team.rank:
         with pytest.raises(UsageError, match="process 1 of 2 lost another one"):
@@ -53,7 +53,7 @@ def lead_or_serve(team, *asked):
 
 
 def with_a_peer_that_fails(error):
-    """What each process writes to stderr, and what ends it, where the second one's share raises `error`."""
+    """The stderr of each process and the error that ends it, if the second one's share raises `error`."""
     team, written = Team(World.join(cuda=False).on_cpus(), seconds=60), StringIO()
     with redirect_stderr(written), pytest.raises((UsageError, SystemExit)) as raised:
         lead_or_serve(team, fail_second, error)

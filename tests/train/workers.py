@@ -19,7 +19,7 @@ from tests.processes import PATIENCE
 
 
 def free_port() -> int:
-    """Below the ports that the system hands out by itself, which another connection could be given meanwhile."""
+    """A port below the range that the system assigns automatically, so that no other connection gets it."""
     for port in random.Random().sample(range(20_000, 32_000), 100):
         with socket.socket() as s, suppress(OSError):
             s.bind(("127.0.0.1", port))
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 def environment(rank: int, size: int, port: int, in_node: int | None = None) -> dict[str, str]:
-    """What torchrun tells a process."""
+    """The environment variables that torchrun sets for a process."""
     in_node = in_node or size
     return {
         "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank % in_node), "LOCAL_WORLD_SIZE": str(in_node),
@@ -45,8 +45,8 @@ def run(
     leave: bool = True,
     results: int | None = None,
 ) -> list[Any]:
-    """`work(*args)` on every one of so many processes; what each returns, or the first `results`, through torch files.
-    `leave`: they say goodbye to each other, which needs all of them.
+    """Run `work(*args)` on so many processes; the results of all, or of the first `results`, through torch files.
+    `leave`: they leave the process group together, which needs all of them.
     """
     port, children = free_port(), []
     for rank in range(size):

@@ -1,9 +1,9 @@
-"""Gradients of replicated weights, averaged while the backward pass goes on.
+"""Gradients of replicated weights, averaged during the backward pass.
 
-A step backpropagates its objective in parts, and every part adds to the same gradients: so a gradient is ready when the
-last part has reached it, not the first. DistributedDataParallel wraps one forward pass and would reduce once a part, or
-not overlap at all. Here the number of times that each gradient is added to is counted in the first step of a phase;
-from the second step on, a bucket is sent as soon as all its gradients have been added to that often.
+A step backpropagates its objective in parts, and every part adds to the same gradients. So a gradient is ready after
+the last part, not the first. DistributedDataParallel wraps one forward pass and would reduce once per part, or not
+overlap at all. Here the first step of a phase counts the additions to each gradient; from the second step on, a bucket
+is sent as soon as all its gradients have had that many additions.
 """
 
 from collections.abc import Hashable
@@ -13,14 +13,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-BUCKET = 25 << 20  # bytes, as DistributedDataParallel's
+BUCKET = 25 << 20  # bytes, as in DistributedDataParallel
 
 
 @dataclass
 class _Bucket:
     parameters: list[nn.Parameter]
     missing: int = 0  # gradients that are not ready yet
-    flat: Tensor | None = None  # what was sent
+    flat: Tensor | None = None  # the data sent
     work: dist.Work | None = None
     sent: list[nn.Parameter] = field(default_factory=list)
 
@@ -28,8 +28,8 @@ class _Bucket:
 class Averaging:
     """The mean of the gradients over a group of processes, one collective per bucket and step.
 
-    Buckets are sent in one order on all processes, which all take the same steps. `overlap`: from within the backward
-    pass, which a recorded one (a CUDA graph) does not allow.
+    All processes run the same steps and send buckets in the same order. `overlap`: send during the backward pass; not
+    possible if it is recorded (a CUDA graph).
     """
 
     def __init__(self, parameters: list[nn.Parameter], group: dist.ProcessGroup | None, overlap: bool = True):
@@ -45,7 +45,7 @@ class Averaging:
                 p.register_post_accumulate_grad_hook(self._arrived)
 
     def begin(self, phase: Hashable) -> None:
-        """A step starts; steps of one phase run the same operations."""
+        """Start a step; steps of one phase run the same operations."""
         self.phase, self.seen, self.next = phase, {}, 0
         self.expected = self.known.get(phase, {})
         for bucket in self.buckets:
@@ -53,12 +53,12 @@ class Averaging:
             bucket.work, bucket.flat = None, None
 
     def _arrived(self, parameter: Tensor) -> None:
-        """A gradient was added to: called by autograd."""
+        """Called by autograd after each addition to a gradient."""
         assert isinstance(parameter, nn.Parameter)
         self.seen[parameter] = count = self.seen.get(parameter, 0) + 1
         wanted, bucket = self.expected.get(parameter), self.of[parameter]
         if bucket.work is not None:
-            raise RuntimeError("a gradient was added to after it was averaged: steps of one phase must be alike")
+            raise RuntimeError("a gradient changed after it was averaged: all steps of a phase must be the same")
         if count == wanted:
             bucket.missing -= 1
             self._send_ready()
@@ -75,7 +75,7 @@ class Averaging:
             bucket.work = dist.all_reduce(bucket.flat, group=self.group, async_op=True)
 
     def finish(self) -> None:
-        """Send what is left, wait for all, and put the means in the gradients' places."""
+        """Send the remaining buckets, wait for all, and replace the gradients by their means."""
         for bucket in self.buckets[self.next :]:
             self._send(bucket)
         for bucket in self.buckets:
@@ -88,12 +88,10 @@ class Averaging:
                 gradient.copy_(mean.view_as(gradient))
             bucket.work, bucket.flat = None, None
         if self.seen and self.phase not in self.known:
-            self.known = {self.phase: self._agreed()}  # phases do not come back
+            self.known = {self.phase: self._agreed()}  # phases do not recur
 
     def _agreed(self) -> dict[nn.Parameter, int]:
-        """How often every gradient was added to in this step; nothing where processes differ, which then do not
-        overlap.
-        """
+        """The number of additions to every gradient in this step; empty if processes differ, which disables overlap."""
         counts = torch.tensor([self.seen.get(p, 0) for p in self.of], device=next(iter(self.of)).device)
         lowest, highest = counts.clone(), counts.clone()
         dist.all_reduce(lowest, dist.ReduceOp.MIN, self.group)
@@ -102,7 +100,7 @@ class Averaging:
 
 
 def _buckets(parameters: list[nn.Parameter]):
-    """In the order in which a backward pass makes their gradients: the last parameters' come first."""
+    """Buckets in the order of the backward pass, which computes the last parameters' gradients first."""
     bucket: list[nn.Parameter] = []
     for p in reversed(parameters):
         if bucket and (p.dtype != bucket[0].dtype or sum(q.nbytes for q in bucket) + p.nbytes > BUCKET):

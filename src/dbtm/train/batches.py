@@ -1,4 +1,4 @@
-"""Micro-batches of a step: which rows of the data, and which random numbers, depend on (seed, step, sample) alone."""
+"""Micro-batches of a step: their rows of the data and random numbers depend only on (seed, step, sample)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from dbtm.tasks.base import Task
 
 @dataclass(frozen=True)
 class Split:
-    """How a batch is cut: this process runs `micro_batches` of `micro_size` rows in a step, one of `size` processes."""
+    """How a batch is split: each of `size` processes runs `micro_batches` of `micro_size` rows per step."""
 
     micro_batches: int
     micro_size: int
@@ -37,10 +37,10 @@ class Split:
 def micro_batches(
     config: RunConfig, prepare: Callable[[Examples], Examples], split: Split, first_step: int, device: torch.device
 ) -> Iterator[list[Examples]]:
-    """Those of every step from `first_step` on; `prepare` is what the method does for them ahead of time.
+    """The micro-batches of every step from `first_step` on; `prepare` is the method's work on them ahead of time.
 
-    Global sample g = step * batch + i; micro-batch m of a step holds rows [m * micro, (m + 1) * micro) and runs on
-    rank m mod world: so one device with two accumulation steps sees what two devices see.
+    Global sample g = step * batch + i; micro-batch m of a step has rows [m * micro, (m + 1) * micro) and runs on rank
+    m mod world. So one device with two accumulation steps has the same micro-batches as two devices.
     """
     train, task = config.train, config.task
     for step in range(first_step, train.steps):
@@ -55,7 +55,7 @@ def micro_batches(
             place_B = torch.from_numpy(index - step * train.batch)
             step_B = rng.fold(train.seed, step, -1).expand(len(key_B)).contiguous()
             tensors = (*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays), key_B, place_B, step_B)
-            cuda = device.type == "cuda"  # elsewhere the memory that is copied may be gone too early (pytorch#189690)
+            cuda = device.type == "cuda"  # elsewhere the source may be freed too early (pytorch#189690)
             tokens, mask, keys, place, step_key = (t.to(device, non_blocking=cuda) for t in tensors)
             seed = int(key_B[0]) & (2**63 - 1)
             examples = Examples(tokens, mask, keys, step, dropout_seed=seed, place=place, step_key=step_key)
@@ -66,7 +66,7 @@ def micro_batches(
 
 
 def check_batch(task: Task) -> None:
-    """Refuse a task whose examples do not have the promised shape, before anything is written."""
+    """Refuse a task whose examples have a wrong shape, before anything is written."""
     batch = task.batch(np.arange(2))
     tokens, prompt = np.asarray(batch.tokens), batch.prompt
     where = f"task '{task.name}': batch(index)"

@@ -1,4 +1,4 @@
-"""Who else receives the numbers of a run: TensorBoard, Weights & Biases, MLflow, or your own class.
+"""Other receivers of a run's metrics: TensorBoard, Weights & Biases, MLflow, or your own class.
 
     class Print(dbtm.Callback):
         def record(self, step, values):
@@ -6,7 +6,7 @@
 
     dbtm.fit(config, "runs/mine", callbacks=[Print()])
 
-The services are imported when they are asked for (`train.track`), and only then.
+The services are imported only if selected (`train.track`).
 """
 
 import importlib
@@ -18,13 +18,13 @@ from dbtm.core.errors import UsageError, nearest
 
 
 class Callback:
-    """Base of all listeners: hears nothing. Called by the first process alone."""
+    """Base class of all receivers; does nothing. Only the first process calls it."""
 
     def start(self, config: Mapping[str, Any], folder: Path) -> None:
-        """The run begins, or goes on: its complete configuration, and its folder."""
+        """The run starts or resumes: its complete configuration, and its folder."""
 
     def record(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers after a step: losses, or `eval/...` of a quick evaluation."""
+        """Metrics after a step: losses, or `eval/...` of a quick evaluation."""
 
     def end(self) -> None:
         """The run has ended, been stopped, or failed."""
@@ -56,7 +56,7 @@ class TensorBoard(Callback):
 
 
 class WandB(Callback):
-    """A run of Weights & Biases, named after the folder; a resumed run goes on where it was.
+    """A run of Weights & Biases, named after the folder; a resumed run continues there.
 
     Project, entity and mode are W&B's own settings (WANDB_PROJECT, WANDB_MODE=offline ...).
     """
@@ -107,7 +107,7 @@ SERVICES: dict[str, type[Callback]] = {"tensorboard": TensorBoard, "wandb": Wand
 
 
 def services(names: Iterable[str]) -> list[Callback]:
-    """Those that `train.track` names."""
+    """The services named in `train.track`."""
     for name in names:
         if name not in SERVICES:
             raise UsageError(f"train.track={name} is not a choice{nearest(name, SERVICES)}")

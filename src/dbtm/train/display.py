@@ -1,4 +1,4 @@
-"""What a run shows: lines that stay, and how far it is: on a terminal live at the bottom, elsewhere as plain lines."""
+"""The output of a run: permanent lines and its progress, live at the bottom of a terminal, plain lines elsewhere."""
 
 import re
 import sys
@@ -11,11 +11,11 @@ from typing import Any, TextIO
 
 from dbtm.core.terminal import visible
 
-GLANCE = 0.5  # seconds between looks at the loss for the live line
-QUIET = 30.0  # seconds without a line, where lines are plain
-PATIENCE = 2.0  # seconds of other work than steps after which a plain line names it
+GLANCE = 0.5  # seconds between reads of the loss for the live line
+QUIET = 30.0  # most seconds between plain lines
+PATIENCE = 2.0  # seconds of work other than steps after which a plain line names it
 BAR = 30  # characters at most
-WIDTH = 80  # columns of what is measured
+WIDTH = 80  # columns of evaluation lines
 DAY, HOUR, MINUTE = 86_400, 3_600, 60
 
 
@@ -43,11 +43,11 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a run is."""
+    """The progress of a run."""
 
     step: int
     steps: int | None
-    """None: a run by the clock that does not know its length yet."""
+    """None: a run with a time limit whose length is not yet known."""
     loss: float | None = None
     speed: float | None = None
     """Steps per second, without the first, which compiles."""
@@ -68,8 +68,8 @@ class Status:
 
 
 def bar_line(status: Status, width: int, waited: float = 0.0, work: str = "") -> str:
-    """The live line: words first, a bar in what is left of the width. Words are never cut: they wrap. `work` is done
-    instead of a step, since `waited` seconds.
+    """The live line: words, then a bar in the remaining width. Words are never truncated, but wrapped. `work` names
+    work other than steps, for the last `waited` seconds.
     """
     words = status.words()
     if work:
@@ -84,13 +84,13 @@ def bar_line(status: Status, width: int, waited: float = 0.0, work: str = "") ->
     return f"{text}  {'━' * done}{'─' * (room - done)}"
 
 
-# -- what is measured --------------------------------------------------------------------------------------------------
+# -- evaluations -------------------------------------------------------------------------------------------------------
 
 _AT = re.compile(r"(?P<name>.+?)_(?P<at>\d+|all|data)(?P<set>_clues\d+)?")
 
 
 def evaluation_lines(step: int, values: Mapping[str, float]) -> list[str]:
-    """An evaluation in 80 columns: a line per metric, its values by number of network evaluations, the data's last.
+    """An evaluation in 80 columns: one line per metric, with values by number of network evaluations, the data's last.
 
     Names end in the number (`entropy_4`), in `data`, or in `all` for a method that chooses the number itself.
     """
@@ -124,33 +124,33 @@ def _wrapped(first: str, cells: list[str], indent: int) -> list[str]:
     return lines
 
 
-# -- where it is shown -------------------------------------------------------------------------------------------------
+# -- output streams ----------------------------------------------------------------------------------------------------
 
 
 class Plain:
-    """Lines, for logs and pipes. A run outlives its terminal: what cannot be shown any more is in the file."""
+    """Lines, for logs and pipes. A run outlives its terminal: failed output is ignored, as the file has the metrics."""
 
     def __init__(self, stream: TextIO):
         self.stream = stream
         self.last = 0.0
 
     def line(self, text: str) -> None:
-        with suppress(OSError, RuntimeError, ValueError):  # gone, in use by what a signal has interrupted, or closed
+        with suppress(OSError, RuntimeError, ValueError):  # gone, in use by interrupted code, or closed
             self.stream.write(visible(text) + "\n")
             self.stream.flush()
         self.last = time.monotonic()
 
     def wants_a_look(self) -> bool:
-        """Whether a glance at the loss would be shown now."""
+        """Whether the loss would be shown now."""
         return time.monotonic() - self.last >= QUIET
 
     def status(self, status: Status, full: str = "") -> None:
-        """How far it is; `full` has all terms, where there was a report."""
+        """Show the progress; `full` has all terms, after a report."""
         self.line(full or "  ".join(status.words()))
 
     @contextmanager
     def busy(self, work: str) -> Iterator[None]:
-        """Within, other work than steps is done: a line where it takes a while."""
+        """A context for work other than steps: prints a line if it takes a while."""
         timer = threading.Timer(PATIENCE, self.line, (work,))
         timer.daemon = True
         timer.start()
@@ -164,7 +164,7 @@ class Plain:
 
 
 class Live(Plain):
-    """A line at the bottom of a terminal that is redrawn four times per second; others scroll above it."""
+    """A line at the bottom of a terminal, redrawn four times per second; other lines scroll above it."""
 
     def __init__(self, stream: TextIO, steps: int | None, first_step: int):
         super().__init__(stream)
@@ -213,13 +213,13 @@ class Live(Plain):
 
 
 def display(stream: TextIO, steps: int | None, first_step: int) -> Plain:
-    """The display that suits a stream."""
+    """The display for a stream."""
     return Live(stream, steps, first_step) if _terminal(stream) else Plain(stream)
 
 
 @contextmanager
 def shown(work: str, stream: TextIO | None = None) -> Iterator[None]:
-    """Names work that has no steps: at the bottom of a terminal while it is done, elsewhere if it takes a while."""
+    """A context for work without steps: names it at the bottom of a terminal, elsewhere only if it takes a while."""
     stream = stream or sys.stderr
     if _terminal(stream):
         from rich.console import Console

@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-PATIENT = timedelta(hours=12)  # for what one process may take long over while the others wait: measuring, writing
+PATIENT = timedelta(hours=12)  # time limit for slow work of one process while the others wait: evaluating, writing
 
 
 class LostPeer(RuntimeError):
-    """Another process of the run has ended, or does not answer."""
+    """Another process of the run has ended or does not answer."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class World:
     in_node: int = 1
     """Processes on this node."""
     joined: bool = False
-    """Started by torchrun, which a world of one may be, too."""
+    """Started by torchrun, possibly with a single process."""
 
     @property
     def first(self) -> bool:
@@ -39,8 +39,8 @@ class World:
 
     @staticmethod
     def join(cuda: bool, seconds: float = 600, setting: str = "train.peer_timeout=") -> "World":
-        """The world torchrun describes in the environment, or a world of one. Peers have so many seconds to answer;
-        `setting` is what sets them.
+        """The world described by torchrun's environment variables, or a world of one. Peers have `seconds` to answer;
+        `setting` is the name of this setting, for messages.
         """
         if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
             return World()
@@ -65,7 +65,7 @@ class World:
         return values / self.size
 
     def agree(self, flag: bool, device: torch.device) -> bool:
-        """True everywhere as soon as it is true somewhere: all processes must stop after the same step."""
+        """True on all processes if it is true on any: all must stop after the same step."""
         return bool(self.most(int(flag), device))
 
     def most(self, number: int, device: torch.device) -> int:
@@ -77,7 +77,7 @@ class World:
         return int(value.item())
 
     def on_cpus(self) -> dist.ProcessGroup:
-        """A group of all processes for what they say to each other beside the steps, by CPU."""
+        """A CPU group of all processes, for communication outside the steps."""
         return dist.new_group(backend="gloo", timeout=PATIENT)
 
     def same(self, number: int, device: torch.device) -> int:
@@ -98,10 +98,10 @@ class World:
 
 
 def meeting(store: dist.Store, rank: int, size: int, seconds: float) -> str:
-    """A name that the processes of this start share, and those of no earlier one.
+    """A name shared by the processes of this start, and different from that of any earlier start.
 
-    torchrun keeps one store over its restarts, in which the addresses of dead processes still stand. The first process
-    makes the name up. Each other asks for it under a name of its own, which no earlier one can have been answered.
+    torchrun keeps one store over its restarts, which still contains the addresses of dead processes. The first process
+    creates the name. Each other process asks for it with a new random key, so that no earlier answer can match.
     """
     if rank:
         mine = uuid.uuid4().hex
@@ -125,7 +125,7 @@ def meeting(store: dist.Store, rank: int, size: int, seconds: float) -> str:
 
 @contextmanager
 def listening(when: Callable[[], str], seconds: float, setting: str = "train.peer_timeout=") -> Iterator[None]:
-    """Within, a peer that is gone or does not answer is one line. `setting` is what sets the seconds."""
+    """A context that reports a lost or unresponsive peer in one line. `setting` is the setting of the seconds."""
     try:
         yield
     except RuntimeError as error:
@@ -134,7 +134,7 @@ def listening(when: Callable[[], str], seconds: float, setting: str = "train.pee
             raise
         raise LostPeer(
             f"process {rank} of {size} lost another one, {when()}: it has ended, or did not answer within "
-            f"{setting}{seconds:g} seconds ({_reason(error)}); its own output tells why"
+            f"{setting}{seconds:g} seconds ({_reason(error)}); see its own output"
         ) from error
 
 
@@ -145,13 +145,13 @@ def _of_peers(error: RuntimeError) -> bool:
 
 
 def _reason(error: RuntimeError) -> str:
-    """What the library says, without the file that says it."""
+    """The library's message, without its source file."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return re.sub(r"^\[[^]]*\.cc:\d+\] ", "", line).partition(". ")[0][:160]
 
 
 def rows_here(tensor: Tensor) -> slice | None:
-    """Which rows of a sharded tensor this process holds; None for one that is whole. FSDP2 cuts as torch.chunk does."""
+    """This process's rows of a sharded tensor; None for an unsharded one. FSDP2 splits like torch.chunk."""
     mesh = getattr(tensor, "device_mesh", None)
     if mesh is None:
         return None
@@ -164,5 +164,5 @@ _OF_NODE = (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "0"))
 
 
 def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that lies on this device: all of it where it is not sharded."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor  # a DTensor, whose import takes a second
+    """The part of a tensor on this device: all of it if not sharded."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor  # a DTensor, whose import would take a second

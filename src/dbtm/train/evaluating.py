@@ -1,6 +1,6 @@
-"""A sampler whose work several processes share (`train.team`).
+"""A sampler that shares its work among several processes (`train.team`).
 
-Samples have the same numbers as on one device and their noise depends on these alone, so they equal those of one device
+Samples have the same numbers as on one device, and their noise depends only on these. So they equal those of one device
 (up to float rounding).
 """
 
@@ -16,7 +16,7 @@ from dbtm.train.team import Team, share_of
 
 
 class SharedSampler(Sampler):
-    """A sampler of the first process whose samples are drawn by all."""
+    """A sampler of the first process whose samples are drawn by all processes."""
 
     team: Team
 
@@ -39,7 +39,7 @@ class SharedSampler(Sampler):
 
 
 def shared(sampler: Sampler, team: Team) -> SharedSampler:
-    """The first process's view of a sampler that every process holds."""
+    """The first process's shared sampler, for a sampler that every process has."""
     view = SharedSampler(sampler.method, sampler.network, sampler.options, sampler.task, sampler.batch)
     view.team = team
     return view
@@ -47,7 +47,7 @@ def shared(sampler: Sampler, team: Team) -> SharedSampler:
 
 @contextmanager
 def together(sampler: Sampler, team: Team) -> Iterator[SharedSampler | None]:
-    """On the first process, the sampler to measure with. The others serve it until it is done, and get None."""
+    """On the first process, the sampler for the evaluation. The others serve it until it ends, and get None."""
     team.held["sampler"] = sampler
     try:
         with team.split() as first:
@@ -71,7 +71,7 @@ def _draw(
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Trace:
-    """One process's share. Its progress stands for that of all."""
+    """One process's share. Its progress represents that of all."""
     total = len(request["tokens"]) if n is None else n
     rows = share_of(total, rank, size)
     mine = rows.stop - rows.start

@@ -1,10 +1,9 @@
 """The step as one CUDA graph.
 
-The first steps of a phase run as usual, which compiles kernels and sets up the libraries. Then the passes of one
-micro-batch, forward and backward, are recorded once and replayed for every further one: its examples are copied into
-the tensors that were recorded, and its gradients are added to those of the parameters, which must stay where they are.
-Phases that a method draws at random (its number of loops, say) come back, so each of them keeps its recording; they
-share their memory.
+The first steps of a phase run normally, which compiles kernels and initializes libraries. Then the forward and backward
+pass of one micro-batch is recorded once and replayed for every further one. Its examples are copied into the recorded
+tensors, and its gradients are added to those of the parameters, whose memory addresses must not change. Phases that a
+method draws at random (for example its number of loops) recur, so each keeps its recording; recordings share memory.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,7 @@ Terms = dict[str, Tensor]
 
 @dataclass
 class _Recorded:
-    """A phase: how often it has been called, and from the recording on its input tensors and its replay."""
+    """A phase: its number of calls and, once recorded, its input tensors and its replay."""
 
     calls: int = 0
     inputs: Examples | None = None
@@ -29,7 +28,7 @@ class _Recorded:
 
 
 class GraphedBackward:
-    """`backward` of micro-batches of one shape, replayed. Terms are overwritten by the next call."""
+    """`backward` of micro-batches of one shape, replayed. The next call overwrites the terms."""
 
     def __init__(self, method: Method, scale: float, record: Record = record):
         self.method, self.scale, self.record = method, scale, record
@@ -38,7 +37,7 @@ class GraphedBackward:
 
     def __call__(self, examples: Examples) -> Terms:
         stage = self.method.stage(examples.step)
-        if stage != self.stage:  # stages do not come back: what was recorded, with its memory, goes
+        if stage != self.stage:  # stages do not recur: free their recordings
             self.stage, self.phases = stage, {}
             self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
         phase = self.phases.setdefault(self.method.phase(examples.step), _Recorded())

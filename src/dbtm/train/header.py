@@ -1,4 +1,4 @@
-"""The first lines of a run: what is trained, on what, for how long, and where it goes."""
+"""The first lines of a run: what is trained, its data, its length, and its folder."""
 
 import os
 import sys
@@ -15,25 +15,25 @@ from dbtm.train.display import DAY, duration
 if TYPE_CHECKING:
     from dbtm.train.loop import Trainer
 
-SLOW = DAY  # a run that takes longer deserves a warning
+SLOW = DAY  # a longer run gets a warning
 
 
 def announce(lines: Iterable[str]) -> None:
-    """On stderr, by the first of several processes."""
+    """Print lines to stderr, on the first process only."""
     if os.environ.get("RANK", "0") == "0":
         for line in lines:
             print(visible(line), file=sys.stderr, flush=True)
 
 
 def watched() -> bool:
-    """Whether someone sits before a terminal, who should not wait for a word while data is read. In a log the first
-    lines wait until nothing can be refused any more: there a mistake is a line of its own.
+    """Whether the output is a terminal, whose user should see the first lines before data is read. In a log they come
+    after all checks, so that an error is the only line.
     """
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[str]:
-    """What is known before anything is read or built."""
+    """The lines known before anything is read or built."""
     task, train = config.task, config.train
     data = getattr(task, "data", "") or ", ".join(getattr(task, "puzzle_files", ())) or "generated"
     length = f"{minutes:g} minutes" if minutes is not None else f"{train.steps:,} steps"
@@ -46,7 +46,7 @@ def header(config: RunConfig, out: Path, minutes: float | None = None) -> list[s
 
 
 def slow_line(least: float, steps: int, smaller: str) -> list[str]:
-    """A warning where steps take days, from a bound known before the first of them; `smaller` is what to try."""
+    """A warning if the run takes days, from a lower bound known in advance; `smaller` is a recipe to try instead."""
     if least <= SLOW:
         return []
     advice = f"; for this machine try {smaller}" if smaller else ""
@@ -54,7 +54,7 @@ def slow_line(least: float, steps: int, smaller: str) -> list[str]:
 
 
 def trainer_header(trainer: "Trainer") -> list[str]:
-    """What is known when the network is built, and what the first step will be busy with."""
+    """The lines known once the network is built, and the work of the first step."""
     model, train, network = trainer.config.model, trainer.config.train, trainer.model
     count = sum(p.numel() for p in network.parameters())
     loops = f" x {model.loops} loops" if model.loops > 1 else ""

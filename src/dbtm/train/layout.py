@@ -1,8 +1,8 @@
-"""How a run's weights lie on its devices, and what a step says to the others.
+"""The layout of a run's weights on its devices, and the communication of a step.
 
 Alone       one device
-Replicated  whole weights everywhere, gradients averaged (averaging.py)
-Sharded     weights, gradients, averages, teachers and optimizer state cut by PyTorch's `fully_shard` (sharding.py)
+Replicated  full weights on every device, gradients averaged (averaging.py)
+Sharded     weights, gradients, averages, teachers and optimizer state sharded by `fully_shard` (sharding.py)
 """
 
 from collections.abc import Callable, Hashable
@@ -17,7 +17,7 @@ from dbtm.nn import Backbone
 from dbtm.train.averaging import Averaging
 from dbtm.train.distributed import World
 
-ROOM = 0.5  # of a GPU's memory: more state than this is sharded, the rest is for activations
+ROOM = 0.5  # share of a GPU's memory: state above it is sharded; the rest is for activations
 
 
 class Alone:
@@ -30,36 +30,36 @@ class Alone:
         self.device = device
 
     def place(self, module: Backbone) -> Backbone:
-        """A network where it is trained; called once for the trained one and once for every frozen one."""
+        """Place a network on its devices; called once for the trained network and once for every frozen one."""
         return module.to(self.device)
 
     def twin(self, source: Backbone, blank: Callable[[], Backbone]) -> Backbone | None:
-        """A frozen copy of the trained network, laid out as it is; None where a plain copy is one. `blank()` makes a
-        network of the same kind without memory.
+        """A frozen copy of the trained network in the same layout; None if a plain copy suffices. `blank()` creates the
+        same network without memory.
         """
         return None
 
     def ready(self, model: Backbone, frozen: list[Backbone], graphed: bool) -> None:
-        """All networks are in place; the optimizers have been built."""
+        """Called when all networks are placed and the optimizers are built."""
         self.model = model
 
     def begin(self, phase: Hashable) -> None:
-        """A step's first pass follows."""
+        """Called before the first pass of a step."""
 
     def finish(self) -> None:
-        """The step's last gradient is there: average them."""
+        """Called after the last backward pass of a step: average the gradients."""
 
     def clip(self, most: float) -> Tensor:
-        """The norm of all gradients, which are scaled down where it is more than `most`."""
+        """The norm of all gradients; they are scaled down if it exceeds `most`."""
         return torch.nn.utils.clip_grad_norm_(self.model.parameters(), most)
 
     def whole(self, module: Backbone) -> Backbone:
-        """A network that this process can use by itself."""
+        """An unsharded network, which this process can use alone."""
         return module
 
 
 class Replicated(Alone):
-    """Whole weights on every device."""
+    """Full weights on every device."""
 
     name = "replicate"
 
@@ -80,7 +80,7 @@ class Replicated(Alone):
 
 
 def choose(config: RunConfig, world: World, device: torch.device, state_bytes: int) -> Alone:
-    """The layout that `train.layout` names; auto shards what would take half of a GPU's memory or more."""
+    """The layout named in `train.layout`; auto shards state of half of a GPU's memory or more."""
     name: str = config.train.layout
     if world.size == 1:
         if name in ("shard", "hybrid") and not world.joined:
@@ -108,5 +108,5 @@ def _suitable(world: World, device: torch.device, state_bytes: int) -> str:
 
 
 def state_bytes(network: nn.Module, frozen: int, optimizer: str) -> int:
-    """Weights, gradients, averages, optimizer state and teachers, were they whole on one device."""
+    """Bytes of weights, gradients, averages, optimizer state and teachers, unsharded on one device."""
     return sum(p.nbytes for p in network.parameters()) * ((4 if optimizer == "muon" else 5) + frozen)

@@ -1,4 +1,4 @@
-"""The training loop: it knows a Method and a Task, not DBTM."""
+"""The training loop: it uses a Method and a Task, and nothing specific to DBTM."""
 
 import math
 import sys
@@ -44,21 +44,21 @@ from dbtm.train.prefetch import Prefetch
 from dbtm.train.steady import SteadyCheckpoint, ways_back
 from dbtm.train.team import Team
 
-Evaluate = Callable[[Sampler, int], dict[str, float]]  # (sampler, seed) to named numbers; "score" picks the best
-Load = Callable[[Task, torch.device], object]  # what evaluations need besides, on all processes that share them
-ASK_EVERY = 8  # steps after which several devices ask each other whether to stop, for which they wait for their GPUs
+Evaluate = Callable[[Sampler, int], dict[str, float]]  # (sampler, seed) to metrics; "score" selects the best checkpoint
+Load = Callable[[Task, torch.device], object]  # loads what evaluations need, on all processes
+ASK_EVERY = 8  # steps between agreements of several devices on whether to stop; each waits for the GPUs
 
 
 class NonFiniteLoss(RuntimeError):
-    """The loss became infinite or not a number; the checkpoints are left as they are."""
+    """The loss became infinite or NaN; the checkpoints are unchanged."""
 
 
 class Interrupted(RuntimeError):
-    """A signal stopped the run, and with it something that its step needed; earlier checkpoints are as they were."""
+    """A signal stopped the run and something that its step needed; earlier checkpoints are unchanged."""
 
     def __init__(self, signal: str, step: int, newest: Path | None):
         kept = f"the last checkpoint is {newest}" if newest else "no checkpoint had been written yet"
-        super().__init__(f"{signal} stopped step {step + 1} before it was done: {kept}")
+        super().__init__(f"{signal} stopped step {step + 1} before it finished: {kept}")
 
 
 class Trainer:
@@ -75,8 +75,8 @@ class Trainer:
         load: Load | None = None,
     ):
         self.config, self.out, self.evaluate, self.smaller = config, out, evaluate, smaller
-        self.header: list[str] = []  # what is said when nothing can be refused any more
-        self.least = 0.0  # seconds that the run takes at least, if the header says so
+        self.header: list[str] = []  # lines to print after all checks
+        self.least = 0.0  # lower bound of the run's seconds, if shown in the header
         self.device = pick_device(config.train.device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -109,7 +109,7 @@ class Trainer:
                 if load is not None:
                     load(config.task, self.device)
                 config.task.prepare_evaluation()
-        if newest is not None:  # before anything of the configured size is made
+        if newest is not None:  # before allocating anything of the configured size
             refuse_misfit(method_of(read_config(newest)), checkpoint.read_shapes(newest, "model"), newest)
         self.method = method_of(config).start()
         if newest is None and config.train.init:
@@ -123,7 +123,7 @@ class Trainer:
         self._prepare()
 
     def _newest(self) -> Path | None:
-        """The checkpoint to go on from: the one that the first process sees."""
+        """The checkpoint to resume from: the newest one that the first process sees."""
         newest = checkpoint.latest(self.out)
         if self.world.size == 1:
             return newest
@@ -135,7 +135,7 @@ class Trainer:
         return folders.get(step)
 
     def _place(self) -> None:
-        """Networks and optimizers on their devices."""
+        """Place networks and optimizers on their devices."""
         config, frozen = self.config, self.method.frozen
         size = layouts.state_bytes(self.method.network, len(frozen), config.optim.name)
         self.layout = layouts.choose(config, self.world, self.device, size)
@@ -146,12 +146,12 @@ class Trainer:
         self.ema = EMA(self.model, config.optim.ema, config.optim.ema_warmup, self.layout.twin(self.model, self._blank))
 
     def _blank(self) -> Backbone:
-        """A network like the one that is trained, without memory."""
+        """A network like the trained one, without memory."""
         with torch.device("meta"):
             return self.method.build()
 
     def _prepare(self) -> None:
-        """Precision, compilation, and how gradients are computed."""
+        """Set precision, compilation, and the computation of gradients."""
         train = self.config.train
         if train.precision == "bf16":
             for module in (self.model, self.ema.model, *self.method.frozen.values()):
@@ -160,7 +160,7 @@ class Trainer:
             torch.set_float32_matmul_precision("high")
         self.graphed = train.graph and self.device.type == "cuda" and not self.layout.sharded
         if train.graph and self.layout.sharded and self.world.first:
-            print("warning: train.graph is left out: FSDP2 cannot be recorded as a CUDA graph", file=sys.stderr)
+            print("warning: train.graph is ignored: FSDP2 cannot be recorded as a CUDA graph", file=sys.stderr)
         self.layout.ready(self.model, [*self.method.frozen.values()], self.graphed)
         for module in (self.model, *self.method.frozen.values()):
             module.trunk.recompute = train.recompute
@@ -172,14 +172,14 @@ class Trainer:
             for module in (self.model, *self.method.frozen.values()):
                 module.compile_layers(dynamic=False)
         elif train.compile and self.world.first:
-            print(f"warning: training goes on without train.compile, and is slower: {why_not}", file=sys.stderr)
+            print(f"warning: training continues without train.compile, which is slower: {why_not}", file=sys.stderr)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
     def run(self, max_seconds: float | None = None, pace: Pace | None = None) -> Path:
         """Train to the end, or until time is up or a signal asks to stop; always saves. Returns the checkpoint.
 
-        A `pace` sets the number of steps on the way, to what fits into its time.
+        A `pace` updates the number of steps during the run to fit into its time.
         """
         if self.world.first:
             self.lock.take()
@@ -208,7 +208,7 @@ class Trainer:
                 try:
                     terms = self._step(next(batches))
                 except Exception as error:
-                    if stop.signal:  # a terminal's Ctrl-C also ends the compilers that this step waits for
+                    if stop.signal:  # a terminal's Ctrl-C also kills the compilers that this step waits for
                         raise Interrupted(stop.signal, self.step, checkpoint.latest(self.out)) from error
                     raise
                 for name, value in terms.items():
@@ -225,7 +225,7 @@ class Trainer:
                 )
                 due = self.step % train.checkpoint_every == 0 or self.step in train.milestones
                 saving = ending or evaluating or due
-                if saving or self.step % train.log_every == 0:  # a report comes first: it refuses a broken loss
+                if saving or self.step % train.log_every == 0:  # report first: it raises on a non-finite loss
                     self._report(metrics, sums, counted)
                     sums, counted = {}, 0
                     if pace is not None and not ending and not self._decaying():
@@ -251,12 +251,12 @@ class Trainer:
         return Metrics(self.out, steps, self.step, *told, least=self.least)
 
     def _decaying(self) -> bool:
-        """Whether the learning rate depends on the length of the run by now."""
+        """Whether the learning rate already depends on the length of the run."""
         optim, steps = self.config.optim, self.config.train.steps
         return optim.schedule == "wsd" and self.step >= (1 - optim.decay_fraction) * steps
 
     def _set_steps(self, steps: int | None, metrics: Metrics | None) -> TrainConfig:
-        """A new length for the run, the same on all devices; a start that it does not reach ends the run, saved."""
+        """Set a new length of the run, the same on all devices. If a term would start later, save and end the run."""
         steps = self.world.most(steps or 0, self.device)
         if not steps:
             return self.config.train
@@ -278,10 +278,10 @@ class Trainer:
         sums: dict[str, Tensor] = {}
         targets = micro_batches[0].targets
         assert targets is not None
-        share = self.world.mean(targets)  # of the whole batch, over all devices
+        share = self.world.mean(targets)  # for the whole batch, over all devices
         self.layout.begin(self.method.phase(self.step))
         for examples in (replace(each, targets=share) for each in micro_batches):
-            torch.manual_seed(examples.dropout_seed)  # that of the micro-batch, wherever it runs
+            torch.manual_seed(examples.dropout_seed)  # belongs to the micro-batch, on any device
             for name, value in self.backward(examples).items():
                 part = value / len(micro_batches)
                 sums[name] = sums[name] + part if name in sums else part
@@ -295,13 +295,13 @@ class Trainer:
         return sums
 
     def batches(self) -> Iterator[list[Examples]]:
-        """Micro-batches of every step from here on, on this process's device."""
+        """Micro-batches of every following step, on this process's device."""
         return micro_batches(self.config, self.method.prepare, self.split, self.step, self.device)
 
     # -- reporting and saving --------------------------------------------------------------------------------------
 
     def _report(self, metrics: Metrics | None, sums: dict[str, Tensor], counted: int) -> None:
-        """Means since the last report; a loss that is not finite ends the run before anything is saved."""
+        """Report means since the last report; a non-finite loss ends the run before anything is saved."""
         values = self.world.mean(torch.stack([v.float() for v in sums.values()]) / counted).tolist()
         terms = dict(zip(sums, values, strict=True))
         if not math.isfinite(terms["loss"]) or not math.isfinite(terms["grad_norm"]):
@@ -315,7 +315,7 @@ class Trainer:
             metrics.progress(self.step, terms, lr=self.config.optim.lr * factor)
 
     def _evaluate(self, metrics: Metrics | None) -> None:
-        """A quick measure of the averaged weights; it picks the best checkpoint."""
+        """A quick evaluation of the averaged weights; it selects the best checkpoint."""
         if self.evaluate is None:
             return
         with self._whole_teachers(), metrics.evaluating() if metrics else nullcontext():
@@ -323,7 +323,7 @@ class Trainer:
             if self.team is None:
                 values = self.evaluate(sampler, self.config.train.seed)
             else:
-                with together(sampler, self.team) as shared:  # which the other processes leave when all is measured
+                with together(sampler, self.team) as shared:  # the others leave it after the evaluation
                     values = self.evaluate(shared, self.config.train.seed) if shared else {}
         if not values or not metrics:
             return
@@ -331,16 +331,16 @@ class Trainer:
         best, task = checkpoint.best(self.out), self.config.task
         measured = {name: getattr(task, name) for name in task.evaluation_settings}
         if best is not None and best.get("measured", measured) != measured:
-            best = None  # the score of a run that was judged in another way, before it was resumed
+            best = None  # its score was measured with other settings, before the run was resumed
         better = math.isfinite(values.get("score", math.nan)) and (best is None or values["score"] > best["score"])
         if better:
             self._settle()
             checkpoint.set_best(self.out, self._folder(), values["score"], measured)
-            self._prune()  # the one that was best before
+            self._prune()  # delete the previous best
 
     @contextmanager
     def _whole_teachers(self) -> Iterator[None]:
-        """Within, frozen networks are whole on every process, which measures the objective on rows of its own."""
+        """A context with unsharded frozen networks: every process evaluates the objective on its own rows."""
         frozen = self.method.frozen
         placed = dict(frozen)
         frozen.update({name: self.layout.whole(module) for name, module in placed.items()})
@@ -376,7 +376,7 @@ class Trainer:
         return folder
 
     def _settle(self) -> None:
-        """Until a checkpoint that several processes write is there; older ones go then."""
+        """Wait until a checkpoint written by several processes is complete; then delete older ones."""
         if self.shared is not None:
             self.shared.wait()
             if self.world.first:
@@ -408,9 +408,9 @@ def fit(
 ) -> Path:
     """Train a run and return the folder of its last checkpoint.
 
-    With `minutes`, train.steps is set to what fits into them, measured as the run goes. `evaluate` measures samplers on
-    the way, with what `load` has loaded before the first step; `callbacks` hear all numbers. `smaller` is what to try
-    where the run would take days, and `least` the seconds that its steps take at least, as far as that is known.
+    With `minutes`, train.steps is set to fit this time, by the speed measured during the run. `evaluate` runs during
+    training, with what `load` has loaded before the first step; `callbacks` receive all metrics. `smaller` names a
+    recipe to try if the run would take days, and `least` is a lower bound of its seconds, if known.
     """
     if minutes is not None:
         config = replace(config, train=replace(config.train, steps=OPEN))
@@ -425,7 +425,7 @@ def fit(
     try:
         folder = trainer.run(max_seconds, pace)
     except LostPeer:
-        raise  # without a word to the others: one that is gone would be waited for
+        raise  # without leaving together: that would wait for the lost process
     except BaseException:
         trainer.world.leave()
         raise

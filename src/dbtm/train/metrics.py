@@ -1,4 +1,4 @@
-"""The numbers of a run: metrics.jsonl always, callbacks where there are any, and what a user sees of them."""
+"""The metrics of a run: metrics.jsonl, callbacks if any, and the output for the user."""
 
 import json
 import sys
@@ -15,13 +15,13 @@ from dbtm.train.display import Status, compact, display, duration, evaluation_li
 from dbtm.train.header import SLOW, announce
 from dbtm.train.pace import OPEN
 
-FAR = 2.0  # times as long as the header says
-SETTLED = 3  # steps after which a speed can be told
-GRACE = 1.0  # seconds after its time is up in which a step may still end without a word
+FAR = 2.0  # a run this many times as long as the header's bound gets a warning
+SETTLED = 3  # steps after which the speed is known
+GRACE = 1.0  # seconds after the time limit in which a step may end without a message
 
 
 class Metrics:
-    """Writes records, tells callbacks, and shows progress. A context: whatever ends the run, all of them are closed."""
+    """Writes records, calls callbacks, and shows progress. A context manager, which closes all of them in any case."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Metrics:
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from error
         self.steps, self.first_step, self.smaller, self.callbacks = steps, first_step, smaller, callbacks
-        self.least = least if least > SLOW else 0.0  # seconds that the header has warned of
+        self.least = least if least > SLOW else 0.0  # seconds of the header's warning
         self.started = self.last_time = time.monotonic()
         self.last_step = first_step
-        self.second: float | None = None  # when the first step was done
+        self.second: float | None = None  # time of the end of the first step
         self.warned = False
         self.timer: threading.Timer | None = None
         announce(header)
@@ -67,10 +67,10 @@ class Metrics:
 
     @property
     def _known_steps(self) -> int | None:
-        return self.steps if self.steps < OPEN else None  # a run by the clock learns its length on the way
+        return self.steps if self.steps < OPEN else None  # a run with a time limit learns its length later
 
     def _status(self, step: int, loss: float, now: float) -> Status:
-        """Speed is that of the run so far without its first step, which also compiles."""
+        """Speed is the average of the run so far, without its first step, which also compiles."""
         if self.second is None:
             self.second = now
         taken = step - self.first_step - 1
@@ -78,8 +78,8 @@ class Metrics:
         return Status(step, self._known_steps, loss, speed)
 
     def glance(self, step: int, terms: Mapping[str, Any]) -> None:
-        """After every step: the first loss at once, and from time to time how far it is. Records nothing, and reads the
-        loss, for which a GPU must be waited for, only where it is shown.
+        """Called after every step: show the first loss at once, and progress from time to time. It records nothing, and
+        reads the loss only when it shows it, since this waits for the GPU.
         """
         first = step == self.first_step + 1
         if first or self.display.wants_a_look():
@@ -89,7 +89,7 @@ class Metrics:
             self._warn_if_slow(status)
 
     def progress(self, step: int, terms: dict[str, float], **extra: float) -> None:
-        """One record of the losses, with speed and time left, averaged since the last one."""
+        """Record and show the losses, averaged since the last record, with speed and time left."""
         now = time.monotonic()
         speed = (step - self.last_step) / max(now - self.last_time, 1e-9)
         self.last_time, self.last_step = now, step
@@ -101,18 +101,18 @@ class Metrics:
         self._warn_if_slow(status)
 
     def evaluating(self) -> AbstractContextManager[None]:
-        """Within, an evaluation is made, which may take longer than many steps."""
+        """A context for an evaluation, which may take longer than many steps."""
         return self.display.busy("evaluating")
 
     def evaluated(self, step: int, values: Mapping[str, float]) -> None:
-        """The record of an evaluation, and its lines; the score, which only compares checkpoints, is in the record."""
+        """Record and show an evaluation; the score, which only compares checkpoints, is only recorded."""
         self.record(step, {f"eval/{name}": value for name, value in values.items()})
         for line in evaluation_lines(step, {k: v for k, v in values.items() if k != "score"} or values):
             self.say(line)
 
     def _warn_if_slow(self, status: Status) -> None:
-        """Once, when the speed is known: hours of a progress bar at 0 % tell less. A warning in the header was enough,
-        unless the run takes much longer than it says.
+        """Warn once, when the speed is known, rather than after hours of a progress bar at 0 %. If the header has
+        warned, warn again only if the run takes much longer than its bound.
         """
         if self.warned or status.left is None or status.speed is None or status.step < self.first_step + SETTLED:
             return
@@ -126,7 +126,7 @@ class Metrics:
             self.say(f"warning: {status.speed:.2g} step/s here: {steps:,} steps take {duration(whole)}{advice}")
 
     def stop_at(self, seconds: float | None) -> None:
-        """Say so when the time is up and a long step, as the first, keeps the run from ending."""
+        """Say that the time is up if a long step, such as the first, delays the end of the run."""
         if seconds is not None:
             words = "the time is up: saving after this step"
             self.timer = threading.Timer(seconds + GRACE, self.say, (words,))
@@ -134,11 +134,11 @@ class Metrics:
             self.timer.start()
 
     def stopping(self, signal: str) -> None:
-        """Called by a signal's handler, in the middle of whatever the step does."""
-        self.say(f"{signal}: saving after this step; once more quits")
+        """Called by a signal handler, possibly in the middle of a step."""
+        self.say(f"{signal}: saving after this step; repeat it to quit at once")
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Show a permanent line."""
         self.display.line(text)
 
     def record(self, step: int, values: dict[str, float]) -> None:
@@ -148,7 +148,7 @@ class Metrics:
 
 
 def _drop_after(path: Path, step: int) -> None:
-    """Forget records past the step a run resumes from: they will be written again."""
+    """Delete records after the step that a run resumes from: they will be written again."""
     if not path.is_file():
         return
     kept = []

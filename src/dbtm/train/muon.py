@@ -1,7 +1,7 @@
-"""Muon for many small matrices: momentum, orthogonalised by Newton-Schulz, one batched product for each shape.
+"""Muon for many small matrices: momentum, orthogonalised by Newton-Schulz, one batched product per shape.
 
-The update is that of torch.optim.Muon (a test compares them); stacking equal shapes turns thousands of kernel launches
-a step into a few dozen, and launches are what a small model's step time is made of on a GPU.
+The update is that of torch.optim.Muon (a test compares them). Stacking equal shapes turns thousands of kernel launches
+per step into a few dozen; launches dominate the step time of a small model on a GPU.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dbtm.train.distributed import local
 
-_A, _B, _C = 3.4445, -4.7750, 2.0315  # the quintic whose iteration drives all singular values towards 1
+_A, _B, _C = 3.4445, -4.7750, 2.0315  # coefficients of the quintic iteration that moves all singular values towards 1
 
 
 def orthogonalise(x: Tensor, steps: int = 5, eps: float = 1e-7) -> Tensor:
@@ -29,8 +29,8 @@ def orthogonalise(x: Tensor, steps: int = 5, eps: float = 1e-7) -> Tensor:
 
 
 def _whole(matrices: list[Tensor]) -> list[Tensor]:
-    """Each of them orthogonalised, in its own dtype. On a CPU one at a time: there, a product's last bit depends on how
-    many matrices are stacked, and shards stack fewer. Muon would turn that bit of bfloat16 into another run.
+    """Each matrix orthogonalised, in its own dtype. On a CPU one at a time: there, the last bit of a product depends on
+    the number of stacked matrices, and shards stack fewer. In bfloat16 that bit would change the run.
     """
     if not matrices:
         return []
@@ -42,11 +42,11 @@ def _whole(matrices: list[Tensor]) -> list[Tensor]:
 def in_turn(
     shards: list[Tensor], rows: int, group: dist.ProcessGroup, make: Callable[[list[Tensor]], list[Tensor]]
 ) -> list[Tensor]:
-    """`make` of matrices whose rows are cut over a group: matrix k is made whole on process k mod n, which computes its
-    update and hands everyone their rows of it. Two exchanges, whatever the number of matrices; each is computed once.
+    """`make` of matrices whose rows are sharded over a group. Process k mod n gathers matrix k, computes its update and
+    sends all processes their rows. This takes two exchanges for any number of matrices; each is computed once.
     """
     n, me = dist.get_world_size(group), dist.get_rank(group)
-    most = -(-rows // n)  # FSDP2 cuts as torch.chunk does: the last processes may have fewer rows, or none
+    most = -(-rows // n)  # FSDP2 splits like torch.chunk: the last processes may have fewer rows, or none
     cut = [max(0, min(most, rows - most * s)) for s in range(n)]
     columns, count = shards[0].shape[1], [len(shards[owner::n]) for owner in range(n)]
     mine = torch.cat([x.flatten() for owner in range(n) for x in shards[owner::n]])
@@ -65,7 +65,7 @@ def in_turn(
 
 
 def _exchange(x: Tensor, out: list[int], into: list[int], group: dist.ProcessGroup) -> tuple[Tensor, ...]:
-    """Everyone's share of a flat tensor to everyone."""
+    """Exchange shares of a flat tensor between all processes."""
     received = x.new_empty(sum(into))
     dist.all_to_all_single(received, x, into, out, group=group)
     return received.split(into)

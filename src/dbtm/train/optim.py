@@ -11,7 +11,7 @@ from dbtm.train.muon import Muon
 
 
 def build_optimizers(model: nn.Module, config: OptimConfig, fused: bool) -> list[torch.optim.Optimizer]:
-    """AdamW on everything; with Muon, AdamW on what is not a matrix inside a block."""
+    """AdamW on all parameters; with Muon, AdamW on all but the matrices inside blocks."""
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
     matrices = {n: p for n, p in named.items() if config.name == "muon" and is_block_matrix(n, p)}
     optimizers: list[torch.optim.Optimizer] = [
@@ -84,9 +84,9 @@ def load_state(
     shapes: Mapping[str, tuple[int, ...]],
     read: Callable[[str, slice | None], torch.Tensor],
 ) -> None:
-    """Put the tensors of `state_tensors` back, each on its parameter's device (step counters stay where they were).
+    """Put the tensors of `state_tensors` back, each on its parameter's device (step counters stay on theirs).
 
-    `shapes` are those of the whole tensors; `read(key, rows)` gives one, or the rows that this process holds.
+    `shapes` are those of the full tensors; `read(key, rows)` returns one, or this process's rows.
     """
     parameters = dict(model.named_parameters())
     owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}

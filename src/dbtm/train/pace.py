@@ -1,19 +1,19 @@
-"""A run that has to fit into some minutes: its speed is measured as it goes, and its length is set to what fits."""
+"""A run with a time limit: its speed is measured during the run, and its length is set to fit."""
 
 import time
 from collections import deque
 
-SETTLING = 20  # steps that compile and warm up, and are not measured
-RESERVE = 0.95  # of the time that is left
-WINDOW = 6  # last reports that speed is measured over, to notice a slower phase
-OPEN = 10**9  # steps of a run whose length is not known yet
+SETTLING = 20  # steps for compilation and warm-up, not measured
+RESERVE = 0.95  # share of the remaining time to use
+WINDOW = 6  # number of last reports for measuring speed, to notice a slower phase
+OPEN = 10**9  # steps of a run whose length is not yet known
 
 
 class Pace:
-    """Asked at every report, when the GPU has caught up, while the learning rate does not depend on the answer.
+    """Called at every report, when the GPU is synchronized, as long as the learning rate does not depend on the length.
 
-    Speed is that of the whole loop, evaluations and checkpoints included: the lower one of the last reports', among
-    which there may be no evaluation, and the whole run's, which may know nothing of a phase that has just begun.
+    Speed is that of the whole loop, including evaluations and checkpoints. It is the lower of two: that of the last
+    reports, which may contain no evaluation, and that of the whole run, which may not reflect a new phase.
     """
 
     def __init__(self, minutes: float, first_step: int):
@@ -24,11 +24,11 @@ class Pace:
         self.reports: deque[tuple[int, float]] = deque(maxlen=WINDOW)
 
     def over(self) -> bool:
-        """Whether the time is up: the hard limit."""
+        """Whether the time is up, a hard limit."""
         return time.monotonic() - self.started >= self.seconds
 
     def steps(self, step: int) -> int | None:
-        """How many steps the whole run can have, once that is known."""
+        """The number of steps of the whole run that fit, or None while unknown."""
         now, before = time.monotonic(), [self.first, self.reports[0]] if self.first and self.reports else []
         if step - self.first_step >= SETTLING:
             self.first = self.first or (step, now)

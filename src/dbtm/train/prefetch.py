@@ -9,7 +9,7 @@ from dbtm.methods.base import Examples
 
 
 class Prefetch:
-    """Prepares the next step's batches in a thread while this one runs; on a GPU, in a stream of its own."""
+    """Prepares the next step's batches in a thread while this step runs; on a GPU, in a separate stream."""
 
     def __init__(self, source: Iterator[list[Examples]], device: torch.device):
         self.source = source
@@ -33,7 +33,7 @@ class Prefetch:
             future = self.pool.submit(self._prepare)
             if self.stream is not None:
                 for x in (x for examples in batch for x in examples.tensors().values()):
-                    x.record_stream(torch.cuda.current_stream())  # their memory is free when the step has read them
+                    x.record_stream(torch.cuda.current_stream())  # frees their memory only after the step has read them
             yield batch
 
     def __exit__(self, *error):

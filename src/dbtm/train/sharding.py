@@ -1,15 +1,15 @@
 """FSDP2: every block's weights are gathered for its pass and freed after it; gradients, averages and optimizer state
-stay cut into rows.
+stay sharded by rows.
 
-A step is a chain of parts, each backpropagated before the next, so it is driven by hand where FSDP2 expects one forward
-and one backward pass:
+A step is a sequence of parts, each backpropagated before the next, but FSDP2 expects one forward and one backward pass.
+So a step controls FSDP2 explicitly:
 
-- A block is one unit: gathered before its forward pass, again before its backward pass, its gradients scattered after
-  every part. Keeping them whole until the step's end would cost a device the whole model's gradients.
-- What stands outside the blocks (embedding, head, norms, further heads) is read by the methods directly, so it is
-  gathered when a step begins and its gradients are scattered once, when it ends.
-- Where copies of the shards are averaged (hybrid), that is done once a step, after the last part; FSDP2's own
-  all-reduce over a second mesh dimension would be made after every part.
+- A block is one unit: gathered before its forward pass and again before its backward pass; its gradients are scattered
+  after every part. Keeping them unsharded until the step's end would need memory for all gradients on every device.
+- Modules outside the blocks (embedding, head, norms, further heads) are used by the methods directly. They are gathered
+  at the start of a step, and their gradients are scattered once, at its end.
+- In the hybrid layout, copies of the shards are averaged once per step, after the last part; FSDP2's own all-reduce
+  over a second mesh dimension would run after every part.
 """
 
 import copy
@@ -30,7 +30,7 @@ from dbtm.train.layout import Alone
 
 
 class Sharded(Alone):
-    """Weights cut into rows over `shards` processes; world / shards copies of them."""
+    """Weights sharded by rows over `shards` processes, in world / shards copies."""
 
     sharded = True
 
@@ -38,19 +38,20 @@ class Sharded(Alone):
         super().__init__(device)
         if world.size % shards:
             raise UsageError(
-                f"train.layout=hybrid needs as many processes on every node: {world.size} do not split into {shards}s"
+                f"train.layout=hybrid needs the same number of processes on every node: {world.size} is not a multiple "
+                f"of {shards}"
             )
         self.world, self.shards, self.copies = world, shards, world.size // shards
         self.name = "shard" if self.copies == 1 else f"hybrid, {self.copies} x {shards}"
         mesh = init_device_mesh(device.type, (self.copies, shards), mesh_dim_names=("replicate", "shard"))
         self.mesh, self.across = mesh["shard"], mesh["replicate"].get_group()
         self.roots: list[FSDPModule] = []
-        self.blanks: dict[Backbone, Backbone] = {}  # of every sharded network, a copy without memory
+        self.blanks: dict[Backbone, Backbone] = {}  # sharded network -> its copy without memory
 
     def place(self, module: Backbone) -> Backbone:
-        """Cut a network in place: it is built whole on the CPU, a block at a time goes to the device."""
+        """Shard a network in place: it is built on the CPU, and moved to the device block by block."""
         self.blanks[module] = _blank(module)
-        module.foldable = False  # folded matrices would be whole
+        module.foldable = False  # folded matrices would be unsharded
         for block in module.trunk.blocks:
             fully_shard(block, mesh=self.mesh)
         fully_shard(module, mesh=self.mesh, reshard_after_forward=False)
@@ -77,7 +78,7 @@ class Sharded(Alone):
             module.touch(None)
 
     def finish(self) -> None:
-        """A pass through nothing, whose backward pass scatters the gradients that stood aside."""
+        """An empty pass, whose backward pass scatters the gradients outside the blocks."""
         root = self.model
         assert isinstance(root, FSDPModule)
         self._closing(root, True)
@@ -118,8 +119,8 @@ class Sharded(Alone):
 
 
 def _enter_by_methods(module: Backbone) -> None:
-    """`hidden`, by which the methods run the trunk, and `touch` count as forward passes to FSDP2. Within `forward`,
-    which is one already, `hidden` stays as it was: FSDP2 would free the weights when the inner one ends.
+    """Make `hidden`, by which the methods run the trunk, and `touch` forward passes for FSDP2. Within `forward`, which
+    already is one, `hidden` is not wrapped: FSDP2 would free the weights at the end of the inner pass.
     """
     plain, within = module.hidden, [False]
     for name in ("hidden", "touch"):

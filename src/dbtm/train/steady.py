@@ -1,4 +1,4 @@
-"""Which checkpoint to go back to when a run diverges: the newest one may have been saved while the loss was rising."""
+"""The checkpoint to return to if a run diverges: the newest one may have been saved while the loss was rising."""
 
 import math
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from dbtm.checkpoint import folder as checkpoint
 
-RISE = 0.1  # share of the lowest mean loss between two checkpoints: above it by more, the loss has risen
+RISE = 0.1  # a mean loss above the lowest one (between two checkpoints) by more than this share counts as risen
 
 
 class SteadyCheckpoint:
-    """Judges every checkpoint by the mean loss of the steps that follow it, up to the next one.
+    """Judges every checkpoint by the mean loss of the steps after it, up to the next checkpoint.
 
-    The last one whose following loss had not risen is noted in the run's folder, and pruning spares it. Terms that
-    start during the run change the loss for good, so the comparison starts anew with them.
+    The last checkpoint with no risen loss after it is recorded in the run's folder and never pruned. A term that starts
+    during the run changes the loss permanently, so the comparison restarts with it.
     """
 
     def __init__(self, run: Path):
@@ -28,18 +28,18 @@ class SteadyCheckpoint:
         self.seen: set[str] = set()
 
     def add(self, terms: Mapping[str, float], steps: int) -> None:
-        """A report: the mean terms of so many steps."""
+        """Add a report: the mean terms of so many steps."""
         self.total += terms["loss"] * steps
         self.steps += steps
         self.seen |= terms.keys()
 
     def saved(self, folder: Path) -> None:
-        """A checkpoint was written: the loss since the one before tells whether that one is steady."""
+        """Called after writing a checkpoint: the loss since the previous one decides whether that one is steady."""
         if self.steps:
             loss, terms = self.total / self.steps, sorted(self.seen)
             limit = self.lowest + RISE * abs(self.lowest)
             self.lowest = min(self.lowest, loss)
-            if self.terms and terms != self.terms:  # began in between: this mean is of neither kind
+            if self.terms and terms != self.terms:  # a term started in between: this mean is not comparable
                 limit = self.lowest = math.inf
             self.terms = terms
             if self.newest is not None and loss <= limit:
@@ -49,7 +49,7 @@ class SteadyCheckpoint:
 
 
 def ways_back(run: Path) -> str:
-    """The checkpoints to go on from after a divergence, in words."""
+    """The checkpoints to resume from after a divergence, in words."""
     newest, note = checkpoint.latest(run), checkpoint.steady(run)
     if newest is None:
         return "no checkpoint had been written yet"

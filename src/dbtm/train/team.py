@@ -1,6 +1,6 @@
-"""Work that several processes share: the first one leads, the others serve.
+"""Work shared by several processes: the first one leads, the others serve.
 
-An evaluation runs on the first process alone, which prints and writes. Work that can be split it sends to all as a
+An evaluation runs on the first process, which prints and writes. It sends work that can be split to all processes, as a
 function with its arguments. Each process computes its share, and the first one gets all results in order of rank.
 """
 
@@ -18,13 +18,13 @@ import torch.distributed as dist
 from dbtm.core.errors import UsageError
 from dbtm.train.distributed import PATIENT, LostPeer, listening
 
-SLOWER = 9.0  # a share may take this many times as long as the first process's, beyond the time-out
+SLOWER = 9.0  # beyond the time-out, a share may take this many times as long as the first process's
 
 _leading: ContextVar["Team | None"] = ContextVar("leading", default=None)
 
 
 def current() -> "Team | None":
-    """The team whose work this process leads now, if any."""
+    """The team that this process currently leads, if any."""
     team = _leading.get()
     return None if team is None or team.working else team
 
@@ -40,19 +40,19 @@ class _Failure:
 
 
 class Team:
-    """The processes of a gloo group. If one does not answer within `seconds`, the others raise `lost`, whose message
-    names the `setting` that these seconds come from.
+    """The processes of a gloo group. If one does not answer within `seconds`, the others raise `lost`; its message
+    names the `setting` of these seconds.
     """
 
     def __init__(self, group: dist.ProcessGroup, seconds: float, setting: str = "", lost: type[Exception] = UsageError):
         self.group, self.seconds, self.setting, self.lost = group, seconds, setting, lost
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        self.held: dict[str, Any] = {}  # what work needs on every process and is not sent: a sampler, a judge
+        self.held: dict[str, Any] = {}  # objects that work needs on every process but are not sent: a sampler
         self.working = False
 
     def everywhere(self, work: Callable[..., Any], *args: Any, **own: Any) -> list[Any]:
-        """`work(team, *args)` of every process, called by the first one; only its own call also gets `own`. The work
-        must be a function of a module. An error of any process is raised here.
+        """The results of `work(team, *args)` on every process, called by the first one; only its own call also gets
+        `own`. The work must be a module-level function. An error of any process is raised here.
         """
         with self._listening():
             dist.broadcast_object_list([(work, args)], group=self.group)
@@ -60,18 +60,18 @@ class Team:
 
     def _together(self, work: Callable[..., Any], args: tuple[Any, ...], own: dict[str, Any]) -> list[Any]:
         start, error = time.monotonic(), None
-        self.working = True  # until all is gathered: a process that is lost before leaves it so
+        self.working = True  # until all results are gathered: stays true if a process is lost before
         try:
             mine = work(self, *args, **own)
-        except Exception as raised:  # the others must hear of it
+        except Exception as raised:  # the others must be told
             error, mine = raised, _Failure(_described(raised))
-            if self.rank and not isinstance(raised, UsageError):  # the first process tells in one line what failed
+            if self.rank and not isinstance(raised, UsageError):  # the first process reports the failure in one line
                 traceback.print_exc()
         patience = self.seconds + SLOWER * (time.monotonic() - start)
         try:
             dist.monitored_barrier(self.group, PATIENT if self.rank else timedelta(seconds=patience))
         except RuntimeError:
-            if error is not None:  # it came early: the others may still be at work, as they should
+            if error is not None:  # raised early: the others may still be at work, which is normal
                 raise error from None
             raise
         found: list[Any] = [None] * self.size
@@ -86,7 +86,7 @@ class Team:
 
     @contextmanager
     def leading(self) -> Iterator[None]:
-        """Within, on the first process, the others serve; an error ends them, too."""
+        """A context on the first process in which the others serve; an error also ends them."""
         token = _leading.set(self)
         try:
             yield
@@ -100,7 +100,7 @@ class Team:
 
     @contextmanager
     def split(self) -> Iterator[bool]:
-        """Within, the first process leads, and gets True. The others serve it first, and get False."""
+        """A context in which the first process leads and gets True. The others serve it first, and get False."""
         if self.rank:
             self.serve()
             yield False
@@ -110,19 +110,19 @@ class Team:
 
     def _dismiss(self, outcome: str) -> None:
         """Tell the others that there is no more work, and why: `done`, or `failed`."""
-        if not self.working:  # else a process is lost, or this one was interrupted: nobody would receive it
+        if not self.working:  # otherwise a process is lost or this one was interrupted: no process would receive it
             with self._listening():
                 dist.broadcast_object_list([outcome], group=self.group)
 
     def serve(self) -> None:
-        """Do shares until the first process has finished. If it failed, exit without a message: it prints the error."""
+        """Compute shares until the first process has finished. If it failed, exit silently: it prints the error."""
         with self._listening():
             while not isinstance(asked := self._asked(), str):
                 work, args = asked
                 self._together(work, args, {})
         if asked == "failed":
             with suppress(RuntimeError):
-                self._asked()  # until it has left: torchrun ends all others after the first one that ends
+                self._asked()  # wait until it has left: when one process ends, torchrun ends all others
             raise SystemExit(1)
 
     def _asked(self) -> Any:
