@@ -20,7 +20,7 @@ import numpy as np
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "results" / "own.json"
-NARROW = {"top_p": 0.9}  # a second way to sample, beside the recipe's own
+WHOLE = {"top_p": 1.0}  # unlikely symbols too, beside the recipe's own way to sample
 PAIRS = {"(": ")", "[": "]"}
 
 
@@ -117,8 +117,8 @@ def measure(
     request = OwnEvaluationRequest(checkpoint=str(run), metric=metric, n=count, data=data)
     *_, result = evaluate_own(request)
     document = result.document()
-    *_, narrow = evaluate_own(replace(request, options=NARROW))
-    document["narrow"] = {"options": NARROW, "rows": narrow.document()["rows"]}
+    *_, whole = evaluate_own(replace(request, options=WHOLE))
+    document["whole"] = {"options": WHOLE, "rows": whole.document()["rows"]}
     document["data"]["metric"] = f"benchmarks/own.py:{example.metric}"
     document["model"].pop("checkpoint", None)
     config = json.loads((run / "config.json").read_text())

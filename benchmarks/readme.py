@@ -397,6 +397,27 @@ def text_samples() -> str:
     return "\n".join(lines)
 
 
+def text_tiny() -> str:
+    """Words of `text-tiny` that exist, and its first samples."""
+    found = read("text-tiny")
+    lines = ["| | real words | different words | letters per word |", "|---|---|---|---|"]
+    for row in found["rows"]:
+        name = "validation text" if row["nfe"] is None else f"{row['nfe']} NFE"
+        lines.append(f"| {name} | {row['real']:.1%} | {row['different']:.1%} | {row['letters']:.1f} |")
+    words = " / ".join(f"{row['words']:,}" for row in found["rows"])
+    lines += [
+        "",
+        f"{found['steps']:,} steps of {found['batch']} in {found['minutes']:g} minutes on {found['hardware']} "
+        f"({found['threads']} threads), seed {found['seed']}; words per row: {words}. Text: {found['data']}. The first "
+        "sample of each budget, not selected:",
+        "",
+    ]
+    for row in found["rows"][1:]:
+        sample = " ".join(row["samples"][0].split()).replace("*", "\\*").replace("_", "\\_").replace("<", "\\<")
+        lines.append(f"- {row['nfe']} NFE: {sample}")
+    return "\n".join(lines)
+
+
 def programs() -> str:
     """`gsm-small` on synthetic problems and on GSM8K, with the paper's row and the training data of both."""
     ours, paper = read("gsm"), read("paper")["gsm8k"]
@@ -550,14 +571,14 @@ def own_examples() -> str:
     for name, found in read("own")["examples"].items():
         metric = found["data"]["metric"].rpartition(":")[2]
         lines = [
-            f"| {name}: `{metric}` | right rows | different rows | entropy | right rows, `--top-p .9` | entropy |",
+            f"| {name}: `{metric}` | right rows | different rows | entropy | right rows, `--top-p 1` | entropy |",
             "|---|---|---|---|---|---|",
         ]
-        for row, narrow in zip(found["rows"], found["narrow"]["rows"], strict=True):
+        for row, whole in zip(found["rows"], found["whole"]["rows"], strict=True):
             title, cells = "held-out rows", "| | |"
             if row["kind"] != "held out":
                 title = f"{row['settings']['nfe']} NFE"
-                cells = f"| {narrow[metric]:.1%} | {narrow['entropy']:.2f} |"
+                cells = f"| {whole[metric]:.1%} | {whole['entropy']:.2f} |"
             lines.append(f"| {title} | {row[metric]:.1%} | {row['distinct']:.1%} | {row['entropy']:.2f} {cells}")
         clock = f", {found['cpu_seconds']} s of CPU time" if "cpu_seconds" in found else ""
         about = f"{found['steps']:,} steps of {found['batch']}{clock}; {found['rows'][-1]['n']:,} samples."
@@ -650,6 +671,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/security.md": (hardening,),
     "docs/text-results.md": (text_results, text_studies, text_ablations, text_backbones),
     "docs/text-samples.md": (text_samples,),
+    "docs/text.md": (text_tiny,),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }
 
