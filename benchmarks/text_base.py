@@ -68,6 +68,8 @@ VARIANTS = (
     Variant("base", "the recipe"),
     Variant("posterior", "the posterior term", POSTERIOR),
     Variant("posterior 3", "its weight", (*POSTERIOR, "method.posterior.weight=3")),
+    Variant("posterior late", "its contexts: most positions known", (*POSTERIOR, "method.posterior.late=2.5")),
+    Variant("convolution", "a short convolution on queries, keys and values", ("model.conv_width=5",)),
     Variant("random contexts", "contexts that the sampler visits", ("method.ril.spread=0",)),
     Variant("no loops", "blocks applied once, in half the time per step", ("model.loops=1",)),
     Variant("47M", "12 blocks, applied once: too large for the package", ("model.depth=12", "model.loops=1")),
