@@ -1,4 +1,4 @@
-"""Methods: each owns its network, its settings, its sampler and its sampler's options."""
+"""Methods: each defines its network, its settings, its sampler and its sampler's options."""
 
 from dbtm.core.registry import METHODS
 

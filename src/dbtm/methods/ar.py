@@ -1,7 +1,7 @@
-"""Autoregressive model: the next token from those before it, one network evaluation per generated token.
+"""Autoregressive model: predicts the next token from those before it, one network evaluation per generated token.
 
-The trunk is causal and reads a start id in front, so that position l is predicted from the start and the tokens before
-l. The prompt is what a sequence begins with; only the tokens after it have a loss.
+The trunk is causal and reads a start id first, so that position l is predicted from the start and the tokens before l.
+The prompt is the beginning of a sequence; only the tokens after it have a loss.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ class AR(Method[Config, Options]):
         return Backbone(self.shape, self.config.model, extra_ids=1, causal=True)
 
     def inputs(self, tokens_BL: Tensor) -> Tensor:
-        """What the network reads: the start id, then every token but the last."""
+        """The network's input: the start id, then every token but the last."""
         start = torch.full_like(tokens_BL[:, :1], self.shape.vocab)
         return torch.cat((start, tokens_BL[:, :-1]), 1)
 
@@ -73,7 +73,7 @@ class AR(Method[Config, Options]):
 
     @torch.no_grad()
     def nll(self, network: Backbone, examples: Examples) -> Likelihood:
-        """-log p, exactly, by the chain rule."""
+        """The exact -log p, by the chain rule."""
         target = ~examples.prompt
         logits, _ = network.logits(network.embed_tokens(self.inputs(examples.tokens)))
         log_p = token_log_p(logits, examples.tokens)
@@ -81,12 +81,12 @@ class AR(Method[Config, Options]):
 
     def check_given(self, given: Given) -> None:
         if (given.clean[:, 1:] & ~given.clean[:, :-1]).any():
-            raise UsageError("'ar' continues what a sequence begins with: it cannot fill a hole or end in given tokens")
+            raise UsageError("'ar' continues the beginning of a sequence: it cannot fill a hole or end in given tokens")
 
     def sample(self, network: Backbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """The prompt that all rows have is read at once; from there on one token at a time, with a cache.
+        """The prompt common to all rows is read at once; then one token at a time, with a cache.
 
-        A row whose prompt is longer than the others' goes on reading it; its evaluations count from its first token on.
+        A row with a longer prompt continues reading it; its evaluations count from its first generated token.
         """
         tokens_BL, clean_BL, length = given.tokens.clone(), given.clean, given.tokens.shape[1]
         uniform_BL = rng.uniform(rng.fold(seed, CHOICE, given.index), length)

@@ -1,4 +1,4 @@
-"""What a method is, and all that trainer, loader and evaluations know of one."""
+"""The interface of a method for trainer, loader and evaluations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -20,20 +20,20 @@ from dbtm.tasks.base import Task
 
 @dataclass(frozen=True)
 class Examples:
-    """A micro-batch on its device: tokens x1 (B, L), prompt mask (B, L), a key for each sample's randomness (B,)."""
+    """A micro-batch on its device: tokens x1 (B, L), prompt mask (B, L), a random key per sample (B,)."""
 
     tokens: Tensor
     prompt: Tensor
-    sample_key: Tensor  # (B,) int64, folded from (seed of the run, step, index of the sample): not from the batch
+    sample_key: Tensor  # (B,) int64, folded from (seed of the run, step, sample index), independent of the batch
     step: int
-    dropout_seed: int = 0  # dropout is drawn from torch's generator, for the micro-batch as a whole
-    noise_rows: Tensor | None = None  # (B,) int64: which sample's noise each row is given, where that is known already
-    place: Tensor | None = None  # (B,) int64: numbers of the rows within the step's whole batch, over all devices
-    step_key: Tensor | None = None  # (B,) int64, folded from (seed of the run, step) alone: the same in every row
-    targets: Tensor | None = None  # () tokens that are not given: of the step's whole batch, per micro-batch
+    dropout_seed: int = 0  # dropout is drawn from torch's generator, for the whole micro-batch
+    noise_rows: Tensor | None = None  # (B,) int64: the sample whose noise each row gets, if already known
+    place: Tensor | None = None  # (B,) int64: row numbers in the step's whole batch, over all devices
+    step_key: Tensor | None = None  # (B,) int64, folded from (seed of the run, step): the same in every row
+    targets: Tensor | None = None  # () tokens that are not given in the step's whole batch, per micro-batch
 
     def tensors(self) -> dict[str, Tensor]:
-        """Its tensors by their names."""
+        """Its tensors by name."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
@@ -52,10 +52,10 @@ class Examples:
         )
 
     def count(self) -> Tensor:
-        """B L_target, the denominator that all terms share.
+        """B L_target, the common denominator of all terms.
 
-        It is the whole batch's share of a micro-batch, not the micro-batch's own: with unequal prompts the objective
-        would otherwise depend on how a batch is cut into micro-batches and spread over devices.
+        It is the whole batch's count divided by the number of micro-batches, not the micro-batch's own: with unequal
+        prompts the objective would otherwise depend on the split of a batch into micro-batches and devices.
         """
         return ((~self.prompt).sum() if self.targets is None else self.targets).clamp(min=1)
 
@@ -64,14 +64,14 @@ class Examples:
         return rng.fold(self.sample_key, stream)
 
     def step_keys(self) -> Tensor:
-        """key_B that all rows of a step share, for what is drawn once for its whole batch."""
+        """key_B common to all rows of a step, for values drawn once for its whole batch."""
         if self.step_key is not None:
             return self.step_key
         return rng.fold(self.step, torch.zeros_like(self.sample_key))
 
 
 class Part(NamedTuple):
-    """One network pass's share of the objective: the weighted sum under autograd, and its named terms to show."""
+    """The part of the objective from one network pass: the weighted sum under autograd, and its named terms."""
 
     loss: Tensor
     terms: dict[str, Tensor]
@@ -81,7 +81,7 @@ class Likelihood(NamedTuple):
     """Negative log-likelihoods of examples, in nats: exact, or an upper bound."""
 
     nll_B: Tensor  # (B,) float64, summed over the tokens that were not given
-    tokens_B: Tensor  # (B,) how many these are
+    tokens_B: Tensor  # (B,) their number
     exact: bool
 
 
@@ -90,8 +90,8 @@ SampleOptions = TypeVar("SampleOptions", bound=SampleConfig, default=Any)
 
 
 class Method(Generic[Settings, SampleOptions]):
-    """A way to train and to sample. Your own needs `parts` and `sample`. Its settings and the options of its
-    sampler, where it has any, are the classes in brackets, `Method[Config, Options]`:
+    """A way to train and to sample. Your own method needs `parts` and `sample`. Its settings and sampler options, if
+    any, are the classes in brackets, `Method[Config, Options]`:
 
     @register_method
     class Mine(Method):
@@ -110,17 +110,17 @@ class Method(Generic[Settings, SampleOptions]):
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     Options: ClassVar[type[SampleConfig]] = SampleConfig
     needs: ClassVar[frozenset[str]] = frozenset()
-    """What a run must be given: "teacher", a trained checkpoint (train.init)."""
+    """What a run requires: "teacher", a trained checkpoint (train.init)."""
     teacher: ClassVar[str] = ""
-    """Which method trains that teacher, and whose checkpoints alone are taken for one; the referee trains it within the
-    student's budget.
+    """The method that trains the teacher; other checkpoints are refused. The referee trains it within the student's
+    budget.
     """
 
     def __init__(self, config: RunConfig):
         self.config = config
         self.settings: Settings = config.method  # type: ignore[assignment]
         self.shape = config.shape
-        self.frozen: dict[str, Backbone] = {}  # networks whose weights also belong to the run's state (a teacher)
+        self.frozen: dict[str, Backbone] = {}  # further networks in the run's state (a teacher)
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -130,18 +130,18 @@ class Method(Generic[Settings, SampleOptions]):
                     setattr(cls, name, kind)
         if cls.Config is not MethodConfig and not cls.Config.name:
             cls.Config.name = cls.name
-        if cls.Config.name != cls.name:  # a method without settings, or with those of a method that it extends
+        if cls.Config.name != cls.name:  # a method without settings, or with the settings of its base method
             place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Config"}
             cls.Config = type("Config", (cls.Config,), {"name": cls.name, **place})
 
     # -- the network -----------------------------------------------------------------------------------------------
 
     def build(self) -> Backbone:
-        """A new network, its weights from torch's generator."""
+        """A new network, with weights drawn from torch's generator."""
         return Backbone(self.shape, self.config.model)
 
     def start(self) -> "Method[Any, Any]":
-        """Make what is trained, averaged (EMA) and saved: `network`, a function of the run's seed."""
+        """Build `network`, which is trained, averaged (EMA) and saved; its weights depend on the run's seed."""
         with torch.random.fork_rng():
             torch.manual_seed(self.config.train.seed)
             self.network = self.build()
@@ -157,7 +157,7 @@ class Method(Generic[Settings, SampleOptions]):
             raise UsageError(f"the method '{self.name}' needs a trained teacher: start from one, train.init=CHECKPOINT")
 
     def check_teacher(self, saved: RunConfig) -> None:
-        """Refuse a checkpoint to start from by the settings that it was trained with."""
+        """Refuse an initial checkpoint if its training settings do not fit."""
         if self.teacher and saved.method_name != self.teacher:
             raise UsageError(
                 f"the method '{self.name}' needs a teacher trained by '{self.teacher}': the checkpoint is of "
@@ -165,8 +165,8 @@ class Method(Generic[Settings, SampleOptions]):
             )
 
     def adopt(self, weights: dict[str, Tensor]) -> None:
-        """Take a checkpoint's averaged weights, for the network and the frozen ones alike; RuntimeError where they do
-        not fit. A slot for the round before that the checkpoint does not have begins empty.
+        """Load a checkpoint's averaged weights into the network and the frozen ones; RuntimeError if they do not fit. A
+        self-conditioning table missing in the checkpoint starts at zero.
         """
         if self.network.recall is not None:
             weights = {"recall": torch.zeros_like(self.network.recall)} | weights
@@ -174,41 +174,41 @@ class Method(Generic[Settings, SampleOptions]):
             module.load_state_dict(weights)
 
     def check_length(self, steps: int) -> None:
-        """Refuse a run of so many steps: asked when the length becomes known on the way (a run by the clock)."""
+        """Refuse a run of so many steps; called when a run with a time limit learns its length."""
 
     def check_sharding(self) -> None:
-        """Refuse weights that are cut over devices, where a step needs all of them at once."""
+        """Refuse sharded weights, if a step needs all of them at once."""
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """The objective in parts: each is backpropagated before the next is asked for, so that only one part's
-        activations are alive at a time. A term may come in several parts; they add up.
+        """The objective in parts: each is backpropagated before the next is computed, so that only one part's
+        activations are in memory at a time. A term may come in several parts; they add up.
         """
         raise UsageError(f"the method '{self.name}' has no objective: write its `parts`")
 
     def prepare(self, examples: Examples) -> Examples:
-        """What can be done for a micro-batch without the weights; it is called ahead of time, in another thread."""
+        """Work on a micro-batch that does not need the weights; called ahead of time, in another thread."""
         return examples
 
     def phase(self, step: int) -> tuple[int, ...]:
-        """Which of the terms that start late are on at a step: steps of one phase run the same operations, on the same
+        """The active terms at a step, since some start late: steps of one phase run the same operations on the same
         tensors.
         """
         return ()
 
     def stage(self, step: int) -> tuple[int, ...]:
-        """`phase` without what is drawn anew in every step: stages do not come back, the phases of one stage do."""
+        """`phase` without values drawn in every step: stages do not recur, but the phases of one stage do."""
         return self.phase(step)
 
     def loops_at(self, step: int) -> int:
-        """How many times a step applies the blocks."""
+        """The number of loops of the blocks at a step."""
         return self.config.model.loops
 
     def after_step(self, step: int, ema: Backbone) -> None:
         """Called once after every optimizer step, with the averaged network."""
 
     def rows(self, visited_BL: Tensor) -> Tensor:
-        """The positions that a head has to visit, counted through the batch. Asked for before the trunk runs: to find
-        them the CPU waits for the GPU, which is not worth it for a handful of tokens and cannot be in a CUDA graph.
+        """The positions that a head visits, numbered through the batch; computed before the trunk runs. Finding them
+        synchronizes with the GPU, which is not worth it for a few tokens and is not possible in a CUDA graph.
         """
         if self.shape.small_vocab or (self.config.train.graph and visited_BL.is_cuda):
             return torch.arange(visited_BL.numel(), device=visited_BL.device)
@@ -217,40 +217,40 @@ class Method(Generic[Settings, SampleOptions]):
     # -- sampling and likelihood -----------------------------------------------------------------------------------
 
     def options(self) -> SampleOptions:
-        """The run's options of the sampler, with what depends on other settings filled in."""
+        """The run's sampler options, with defaults that depend on other settings filled in."""
         return self.config.sample  # type: ignore[return-value]
 
     def evaluator(self, network: Any, replay: bool) -> Any:
-        """The network as `sample` evaluates it: with what can be computed once for its weights, and, where `replay` is
-        true, as CUDA graphs.
+        """The network as evaluated by `sample`: with values computed once for its weights, and as CUDA graphs if
+        `replay` is true.
         """
         return network
 
     def tune(self, network: Backbone, given: Given) -> SampleOptions:
-        """The options in the run's settings with what follows from trained weights filled in. `given` are complete
-        examples of the task, `clean` where they have a prompt.
+        """The run's sampler options, with values that depend on trained weights filled in. `given` are complete
+        examples of the task; `clean` marks their prompt.
         """
         raise UsageError(f"the sampler of '{self.name}' has nothing to tune")
 
     def check_options(self, options: SampleOptions) -> None:
-        """Refuse options that this run's network has no part for."""
+        """Refuse options for which this run's network lacks a part."""
 
     def check_given(self, given: Given) -> None:
-        """Refuse what the method cannot be given."""
+        """Refuse given tokens that the method does not support."""
 
     def sample(self, network: Any, given: Given, options: SampleOptions, seed: int, watch: Watch) -> Trace:
-        """Generate everything that is not given. Every evaluation of the network goes through `watch.counted`; where
-        `watch.tracing`, every round is shown to `watch.round`.
+        """Generate all tokens that are not given. Every evaluation of the network goes through `watch.counted`; if
+        `watch.tracing`, every round is reported to `watch.round`.
         """
         raise UsageError(f"the method '{self.name}' has no sampler: write its `sample`")
 
     def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:
-        """The likelihood of examples, or a bound; None where the method has neither."""
+        """The likelihood of examples, or a bound; None if the method has neither."""
         return None
 
     def denoising(self, network: Backbone, examples: Examples) -> Likelihood | None:
-        """Cross-entropy of the noised tokens of examples at the method's own noise levels, where it has no likelihood:
-        a number to compare runs of the method by, not a bound.
+        """For methods without a likelihood: cross-entropy of noised tokens at the method's own noise levels. It
+        compares runs of the same method and is not a bound.
         """
         return None
 
@@ -260,13 +260,13 @@ class Method(Generic[Settings, SampleOptions]):
 
 
 def method_of(config: RunConfig) -> "Method[Any, Any]":
-    """The method of a run, still without a network."""
+    """The method of a run, without a network yet."""
     method: Method[Any, Any] = METHODS.get(config.method_name)(config)
     return method
 
 
 def position_ids(task: Task, axes: tuple[int, ...]) -> Tensor:
-    """The task's entries of the learned position tables, which must fit the tables the network has."""
+    """The task's entries in the learned position tables, which must fit the network's tables."""
     ids = task.position_ids()
     if ids is None or ids.shape != (task.length, len(axes)) or (ids.max(0) >= np.array(axes)).any():
         raise UsageError(f"model.position_axes={list(axes)} does not fit the positions of task '{task.name}'")

@@ -1,9 +1,9 @@
-"""CANDI: masked and Gaussian diffusion at once. Some tokens are revealed, the others are one-hots under Gaussian noise.
+"""CANDI: masked and Gaussian diffusion combined. Some tokens are revealed; the others are one-hots with Gaussian noise.
 
 A token is revealed at time t with probability alpha_t = 1 - (1 - eps) t; else it is x = e_x + sigma(t) eps. The rows of
-W have length 1. The network reads W[x] where a token is revealed, half of a learned mask vector plus half of
-x W / sqrt(1 + sigma^2) elsewhere, and -log alpha_t. sigma follows from the share r of tokens that would be misread
-against one other token, which rises with t from r_min to r_max. The loss is MDLM's, on tokens that are not revealed.
+W have norm 1. The network reads W[x] for a revealed token, half of a learned mask vector plus half of
+x W / sqrt(1 + sigma^2) otherwise, and -log alpha_t. sigma follows from the probability r that noise makes a given other
+token likelier than the right one; r rises with t from r_min to r_max. The loss is MDLM's, on tokens not revealed.
 """
 
 import math
@@ -39,12 +39,12 @@ FIRST_TIME, LAST_TIME = 0.999, 1e-5  # of the sampler
 
 @dataclass(frozen=True)
 class Config(MethodConfig):
-    """Both kinds of noise."""
+    """Settings of both kinds of noise."""
 
     name: ClassVar[str] = "candi"
 
     eps: float = 1e-3
-    """Share of tokens that are revealed at t = 1, and the first time that is drawn."""
+    """Share of tokens revealed at t = 1, and the smallest time drawn."""
     r_min: float = 0.01
     """Share of misread tokens at t = 0, which gives the smallest sigma."""
     r_max: float = 0.25
@@ -61,19 +61,19 @@ class Config(MethodConfig):
 
 @dataclass(frozen=True)
 class Options(SampleConfig):
-    """Steps that shrink the Gaussian noise and reveal tokens."""
+    """Steps that reduce the Gaussian noise and reveal tokens."""
 
     nfe: int = 16
-    """Network evaluations; after the last, every token shows what it gave."""
+    """Network evaluations; the last one gives all remaining tokens."""
     temperature: float = 1.0
     """0 takes the most likely token."""
     top_p: float = 1.0
     """Draw from the most likely tokens that together reach this probability; 1 is off."""
     step: Literal["released", "ode"] = "released"
-    """How noise shrinks: as in the released code, which divides by the square of the next sigma and tells the network
+    """Step of the noise: as in the released code, which divides by the square of the next sigma and gives the network
     that sigma, or by the probability-flow equation."""
     towards: Literal["sample", "mean"] = "sample"
-    """A step moves towards the embedding of the token that is drawn, or towards the mean over the vocabulary."""
+    """A step moves towards the embedding of a drawn token, or towards the mean over the vocabulary."""
 
     def __post_init__(self):
         self.positive("nfe")
@@ -82,7 +82,7 @@ class Options(SampleConfig):
 
 
 def sigma_of(error: Tensor, vocab: int) -> Tensor:
-    """sigma at which a share r = `error` of tokens is misread, from r = ((V - 1) / V) Phi(-1 / (sigma sqrt 2))."""
+    """sigma for the error probability r = `error`, from r = ((V - 1) / V) Phi(-1 / (sigma sqrt 2))."""
     z = torch.special.ndtri((error * vocab / (vocab - 1)).clamp(max=0.5 - 1e-6))
     return (-1 / (math.sqrt(2) * z)).clamp(LEAST_SIGMA, MOST_SIGMA)
 
@@ -97,7 +97,7 @@ class CANDI(Method[Config, Options]):
         return Backbone(self.shape, self.config.model, extra_ids=1, times=1)
 
     def sigma(self, noise: Tensor) -> Tensor:
-        """sigma where the share 1 - alpha of tokens is not revealed."""
+        """sigma at the share `noise` = 1 - alpha of tokens that are not revealed."""
         low, high = self.settings.r_min, self.settings.r_max
         sigma = sigma_of(low + wide(noise) * (high - low), self.shape.vocab)
         return sigma.to(noise.device, widest(noise.device))
@@ -109,14 +109,14 @@ class CANDI(Method[Config, Options]):
         return stratified(examples, TIME, self.config.train.batch, low=self.settings.eps)
 
     def hidden_tokens(self, examples: Examples, noise_B: Tensor) -> Tensor:
-        """Which tokens are not revealed, (B, L) bool; given ones always are."""
+        """Mask of the tokens that are not revealed, (B, L) bool; given tokens are always revealed."""
         u_BL = rng.uniform(examples.key(REVEAL), examples.tokens.shape[1])
         return ~examples.prompt & (u_BL < noise_B[:, None])
 
     def embed(
         self, network: Backbone, tokens_BL: Tensor, corrupted_BL: Tensor, e_BLD: Tensor, sigma_B: Tensor
     ) -> Tensor:
-        """What the network reads: W[x] of revealed tokens, mask and noisy embedding e of the others."""
+        """The network's input: W[x] of revealed tokens, mask and noisy embedding e of the others."""
         table = unit(network.embedding)
         if self.shape.small_vocab:
             shown = one_hot(tokens_BL, len(table), table.dtype) @ table
@@ -127,7 +127,7 @@ class CANDI(Method[Config, Options]):
         return torch.where(corrupted_BL[..., None], noisy, shown).to(network.dtype)
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """Cross-entropy / t of the tokens that are not revealed, over all that are not given."""
+        """Cross-entropy / t of the tokens that are not revealed, divided by the number of tokens not given."""
         network, tokens, t_B = self.network, examples.tokens, self.times(examples)
         noise_B = (1 - self.settings.eps) * t_B
         sigma_B = self.sigma(noise_B)
@@ -160,9 +160,9 @@ class CANDI(Method[Config, Options]):
         return sigma * prior.embed(noise, W)
 
     def sample(self, network: Backbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k evaluations on times from .999 to 1e-5. Each draws x^ where nothing is revealed yet, moves e towards its
-        embedding and reveals x^ with probability (t - s) / t; after the last, all tokens are what was drawn. Samples
-        with nothing left to reveal are not evaluated.
+        """k evaluations on times from .999 to 1e-5. Each draws x^ for the hidden tokens, moves e towards its embedding
+        and reveals x^ with probability (t - s) / t; the last one reveals all. Samples without hidden tokens are not
+        evaluated.
         """
         dtype = widest(given.clean.device)
         k, L, ode = options.nfe, given.tokens.shape[1], options.step == "ode"
@@ -197,7 +197,7 @@ class CANDI(Method[Config, Options]):
     def _draw(
         self, network: Backbone, trunk: Tensor, hidden: Tensor, uniform_BL: Tensor, options: Options
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens where nothing is revealed, their probabilities, and what e moves towards, (B, L, D)."""
+        """Drawn tokens at hidden positions, their probabilities, and the target of e, (B, L, D)."""
         drawn = torch.zeros(hidden.shape, dtype=torch.int64, device=hidden.device)
         score = torch.ones(hidden.shape, dtype=widest(hidden.device), device=hidden.device)
         W = unit(network.token_embedding)

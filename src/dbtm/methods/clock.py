@@ -1,7 +1,7 @@
-"""A clock that spends its time where the loss changes (S-FLM): times are drawn with density d loss / d t.
+"""A clock that concentrates times where the loss changes (S-FLM): times are drawn with density d loss / d t.
 
-Every fit is a cubic spline of the loss over t, with few knots and a little ridge, to recent pairs of both. The clock is
-the inverse of the density's distribution function, from an average over fits.
+Every fit is a cubic spline of the loss over t, with few knots and a small ridge penalty, to recent pairs (t, loss). The
+clock is the inverse of the density's distribution function, averaged over fits.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def density(t: Array, loss: Array) -> Array:
     knots = np.concatenate(([0.0] * 3, inner, [1.0] * 3))
     design = BSpline.design_matrix(np.clip(t, 0, 1), knots, 3).toarray()
     gram = design.T @ design / len(t) + RIDGE / design.shape[1] * np.eye(design.shape[1])
-    centred = loss - loss.mean()  # the ridge must not see a constant: it would bend it at the ends
+    centred = loss - loss.mean()  # without the mean: the ridge penalty would bend a constant at the ends
     fit = BSpline(knots, np.linalg.solve(gram, design.T @ centred / len(t)), 3)
     slope = np.maximum(fit.derivative()((np.arange(GRID) + 0.5) / GRID), 0.0)
     mean = slope.mean()

@@ -1,8 +1,8 @@
-"""Duo+DCD: discrete consistency distillation along the Gaussian paths beneath Duo.
+"""Duo+DCD: discrete consistency distillation along the Gaussian paths that underlie Duo.
 
-One Gaussian noise eps per token gives a path of noisy tokens, z_t = argmax(a_t e_x + s_t eps). The student at z_t is
-drawn to the teacher at z_s, s = t - delta, on the same path, by KL(student || teacher). After every round the student
-becomes the teacher, and delta doubles.
+One Gaussian noise eps per token gives a path of noisy tokens, z_t = argmax(a_t e_x + s_t eps). The student at z_t
+learns the teacher's prediction at z_s, s = t - delta, on the same path, by KL(student || teacher). After every round
+the student becomes the teacher, and delta doubles.
 """
 
 from collections.abc import Iterator
@@ -27,20 +27,20 @@ CLEAN, NOISY = 0.9987, 0.0062  # share of clean tokens at both ends of the publi
 
 @dataclass(frozen=True)
 class DCDConfig(RoundsConfig):
-    """Paths, and rounds of distillation."""
+    """Settings of paths and rounds of distillation."""
 
     name: ClassVar[str] = "duo-dcd"
 
     rounds: int = 5
     """Rounds of distillation; after each, the student becomes the teacher and steps become twice as long."""
     grid: int = 512
-    """Steps between the two points of a path in the first round, from t = 1 to t = 0."""
+    """Inverse of delta in the first round: steps from t = 1 to t = 0."""
     eps: float = 1e-3
-    """Share of tokens that are kept at t = 1 of the sampler."""
+    """Share of tokens kept at t = 1 of the sampler."""
     gamma_min: float | None = None
-    """Log noise-to-signal ratio at t = 0; null: where 99.87 % of tokens are clean."""
+    """Log noise-to-signal ratio at t = 0; null: the value at which 99.87 % of tokens are clean."""
     gamma_max: float | None = None
-    """The same at t = 1; null: where .62 % of tokens are clean."""
+    """The same at t = 1; null: the value at which .62 % of tokens are clean."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -79,7 +79,7 @@ class DCD(InRounds, duo.Duo):
         return tokens[0], tokens[1], times[0], times[1]
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """Mean KL over all tokens that are not given."""
+        """Mean KL over the tokens that are not given."""
         delta = 2 ** self.rounds.number(examples.step) / self.settings.grid
         t_B = (stratified(examples, TIME, self.config.train.batch) + delta).clamp(max=1.0)
         z_t, z_s, time_t, time_s = self.pair(examples, t_B, t_B - delta)

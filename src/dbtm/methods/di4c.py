@@ -1,14 +1,14 @@
 """Di4C: a mixture of products over a latent, p(x | z) = E_lambda prod_l D_l(. | z, lambda), distilled from a teacher.
 
-In one step a product cannot know that positions depend on each other; a mixture can. lambda is uniform on (0, 1) and is
-read as one more element of the sequence. With K latents per sequence, m_l = mean_lambda D_l, and Joint and Fact as in
+In one step a product cannot model the dependence of positions; a mixture can. lambda is uniform on (0, 1) and is read
+as one more element of the sequence. With K latents per sequence, m_l = mean_lambda D_l, and Joint and Fact as in
 `losses.mixture`, the loss of a sequence at time t (one t for the whole batch) is
 
     a_t [Fact(x) - Joint(x)] + sum_l KL(teacher_l || m_l)                    a_t = .1 sigmoid(20 (t - 1/2))
     t < delta:  + mean_lambda sum_l KL(teacher_l || D_l(. | lambda))
     t >= delta: + mean_i [Fact(x^i) - Joint(x^i)] + sum_l KL(mean_lambda' D^s_l || m_l)
 
-where D^s is the student itself, without gradient, one small step of the teacher later, and x^i is drawn from it.
+where D^s is the student, without gradient, after one small step of the teacher, and x^i is drawn from it.
 """
 
 import math
@@ -37,18 +37,18 @@ SAMPLED = 270  # stream of the sampler's latents
 
 @dataclass(frozen=True)
 class Di4CConfig(MethodConfig):
-    """Latents and times."""
+    """Settings of latents and times."""
 
     latents: int = 16
     """Latents per sequence."""
     eps: float = 1e-3
     """Share of clean tokens at t = 1."""
     delta: float = 0.02
-    """Times below it learn from the teacher for every latent, the others from the student's own next state."""
+    """Below this time each latent learns from the teacher; above it, the student learns from its own next state."""
     small_share: float = 0.3
     """Share of steps at times below delta."""
     grid: int = 1_024
-    """Times are multiples of 1 / grid, and the teacher's step is as long."""
+    """Times are multiples of 1 / grid, which is also the teacher's step size."""
     data_weight: float = 0.1
     """Weight of the data's joint likelihood at large t."""
 
@@ -74,13 +74,13 @@ class DuoDi4CConfig(Di4CConfig):
 
 
 class Mixture:
-    """The objective, for a method that says what its noise, its network and its teacher's step are."""
+    """The objective, for a method that defines its noise, its network and its teacher's step."""
 
     def __init__(self, method: Any):
         self.method, self.settings = method, method.settings
 
     def time(self, examples: Examples) -> tuple[float, bool]:
-        """(t, t < delta), the same for the whole batch: below delta with its share, rounded up to the grid."""
+        """(t, t < delta), common to the batch: below delta with probability small_share, rounded up to the grid."""
         set_ = self.settings
         which, u = rng.uniform(rng.fold(examples.step_keys()[:1], TIME), 2)[0].tolist()
         small = which < set_.small_share
@@ -98,7 +98,7 @@ class Mixture:
         (B, L), teacher = z_BL.shape, method.frozen["teacher"]
         place_n = active_BL.flatten().nonzero().squeeze(-1)
         learns = len(place_n) > 0
-        if not learns:  # nothing was noised: one position of weight 0, as all devices must do the same passes
+        if not learns:  # no noisy token: use one position of weight 0, as all devices must run the same passes
             place_n = place_n.new_zeros(1)
         with torch.no_grad():
             told = method.read_state(teacher, z_BL, t).flatten(0, 1)
@@ -129,7 +129,7 @@ class Mixture:
         yield Part(terms["joint"] + terms["teacher"] + terms["consistency"], terms)
 
     def later(self, examples: Examples, z_BL: Tensor, active_BL: Tensor, told_BLD: Tensor, t: float) -> "Later":
-        """The student one small step of the teacher later, each latent on a step of its own."""
+        """The student after one small step of the teacher, a separate step for each latent."""
         method, K = self.method, self.settings.latents
         s = t - min(1 / self.settings.grid, t / 2)
         key = rng.fold(examples.key(STEP)[:, None], torch.arange(K, device=z_BL.device)).flatten()
@@ -149,7 +149,7 @@ class Mixture:
 
 
 class Later:
-    """D^s at every position and latent: a token where it is settled, else the head of a trunk state. No gradient."""
+    """D^s at every position and latent: a token if final, else the head of a trunk state. No gradient."""
 
     def __init__(self, network: Backbone, trunk_NKD: Tensor, settled_NK: Tensor, tokens_NK: Tensor, uniform_NK: Tensor):
         self.trunk, self.settled, self.tokens = trunk_NKD, settled_NK, tokens_NK
@@ -168,15 +168,15 @@ class Later:
 
 
 class Di4C(Method):
-    """What the mixtures share; the method that is extended comes behind it among the bases."""
+    """Shared code of the mixtures; the extended method is the second base class."""
 
     needs = frozenset({"teacher"})
-    taught_by: ClassVar[tuple[str, ...]]  # methods whose runs may teach
+    taught_by: ClassVar[tuple[str, ...]]  # methods of possible teachers
 
     def start(self) -> "Di4C":
         super().start()
         with torch.random.fork_rng():
-            teacher = super().build()  # the network of the method that is extended, which reads no latent
+            teacher = super().build()  # the network of the extended method, which reads no latent
         teacher.position_ids.copy_(self.network.position_ids)
         self.frozen["teacher"] = teacher.requires_grad_(False).eval()
         return self
@@ -190,20 +190,20 @@ class Di4C(Method):
             )
 
     def adopt(self, weights: dict[str, Tensor]) -> None:
-        """Weights for teacher and student; the student's reading of the latent starts afresh."""
+        """Load weights into teacher and student; the student's latent embedding starts from random weights."""
         self.frozen["teacher"].load_state_dict(weights)
         own = {name: value for name, value in self.network.state_dict().items() if name.startswith("latent.")}
         self.network.load_state_dict(own | weights)
 
     def phase(self, step: int) -> tuple[int, ...]:
-        """Every step has a time of its own: nothing is replayed."""
+        """Every step has a different time, so nothing is replayed."""
         return (step,)
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         return Mixture(self).parts(examples)
 
     def nll(self, network: Backbone, examples: Examples) -> Likelihood | None:
-        """The mixture has no bound here."""
+        """No bound is implemented for the mixture."""
         return None
 
 
@@ -233,7 +233,7 @@ class MDLMDi4C(Di4C, mdlm.MDLM):  # type: ignore[misc]  # it has no likelihood
     def teacher_step(
         self, teacher: Backbone, trunk: Tensor, z: Tensor, active: Tensor, t: float, s: float, key: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """An ancestral step: masked tokens are unmasked with probability (t - s) / t, and are settled then."""
+        """An ancestral step: masked tokens are unmasked with probability (t - s) / t, and are then final."""
         length = z.shape[1]
         now = active & (rng.uniform(rng.fold(key, 0), length) < (t - s) / t)
         drawn, _, _ = self._draw(teacher, trunk, now, rng.uniform(rng.fold(key, 1), length), mdlm.Options())
@@ -247,7 +247,7 @@ class MDLMDi4C(Di4C, mdlm.MDLM):  # type: ignore[misc]  # it has no likelihood
 
 @register_method
 class DuoDi4C(Di4C, duo.Duo):  # type: ignore[misc]
-    """The same for uniform tokens, from a Duo or its DCD student: our reading, all positions active."""
+    """The same for uniform tokens, from a Duo or its DCD student: our interpretation, with all positions active."""
 
     name = "duo-di4c"
     Config = DuoDi4CConfig
@@ -274,7 +274,7 @@ class DuoDi4C(Di4C, duo.Duo):  # type: ignore[misc]
     def teacher_step(
         self, teacher: Backbone, trunk: Tensor, z: Tensor, active: Tensor, t: float, s: float, key: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """A draw from the posterior; no token is ever settled."""
+        """A draw from the posterior; no token is ever final."""
         uniform = rng.uniform(key, z.shape[1])
         alphas = self.alpha(t), self.alpha(s)
         z_s, _ = self._step(teacher, trunk, z, active, uniform, *alphas, duo.Options(), False)

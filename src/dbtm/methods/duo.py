@@ -1,8 +1,8 @@
-"""Duo: diffusion to uniform tokens, with a curriculum from its Gaussian twin.
+"""Duo: diffusion to uniform tokens, with a curriculum from the underlying Gaussian diffusion.
 
 A token is kept at time t with probability alpha_t = 1 - (1 - eps) t and is uniform over the vocabulary otherwise. The
-network reads tokens, of which nothing says whether they are noise, and -log alpha_t. It predicts every position; at its
-optimum D_l is the law of x_l given the noisy tokens at the *other* positions, and the sampler adds the evidence of z_l
+network reads -log alpha_t and the tokens, but not which of them are noise. It predicts every position. At its optimum
+D_l is the distribution of x_l given the noisy tokens at the *other* positions, and the sampler adds the evidence of z_l
 by Bayes' rule. During the curriculum the network reads softmax(x~ / tau) W of a Gaussian state x~ whose argmax is the
 noisy token.
 """
@@ -34,12 +34,12 @@ from dbtm.simplex.categorical import renoised, uniform_posterior
 
 TIME, NOISE, TOKEN, GAUSS = 21, 22, 23, 24  # streams of random numbers of training
 START, CHOICE = 221, 222  # and of the sampler
-TIMES = 16  # of the bound, for every example
+TIMES = 16  # times per example for the bound
 CLEAN, NOISY = 0.945, 0.05  # share of clean tokens at both ends of the curriculum
 
 
 def check_noise(eps: float, gamma_min: float | None, gamma_max: float | None) -> None:
-    """Refuse noise levels that cannot be."""
+    """Refuse impossible noise levels."""
     if not 0 < eps < 1:
         raise UsageError(f"method.eps={eps} must be above 0 and below 1")
     for name, value in (("gamma_min", gamma_min), ("gamma_max", gamma_max)):
@@ -51,23 +51,23 @@ def check_noise(eps: float, gamma_min: float | None, gamma_max: float | None) ->
 
 @dataclass(frozen=True)
 class Config(MethodConfig):
-    """Noise and curriculum."""
+    """Settings of noise and curriculum."""
 
     name: ClassVar[str] = "duo"
 
     eps: float = 1e-3
-    """Share of tokens that are kept at t = 1, and the first time that is drawn."""
+    """Share of tokens kept at t = 1, and the smallest time drawn."""
     curriculum: int = 0
-    """Steps, from the first, in which the network reads softened one-hots; the published runs take half of the run for
+    """Number of first steps in which the network reads softened one-hots; the published runs use half of the run for
     text, none for Sudoku and TinyGSM."""
     tau: float = 1e-3
     """Temperature of the softened one-hots."""
     top_k: int = 8
-    """Tokens besides the clean one that a softened one-hot is made of, those of the largest noise."""
+    """Tokens besides the clean one in a softened one-hot, those of the largest noise."""
     gamma_min: float | None = None
-    """Log noise-to-signal ratio at t = 0 of the curriculum; null: where 94.5 % of tokens are clean."""
+    """Log noise-to-signal ratio at t = 0 of the curriculum; null: the value at which 94.5 % of tokens are clean."""
     gamma_max: float | None = None
-    """The same at t = 1; null: where 5 % of tokens are clean."""
+    """The same at t = 1; null: the value at which 5 % of tokens are clean."""
 
     def __post_init__(self):
         check_noise(self.eps, self.gamma_min, self.gamma_max)
@@ -82,13 +82,13 @@ class Options(SampleConfig):
     nfe: int = 16
     """Network evaluations: steps from t = 1 to t = 0."""
     temperature: float = 1.0
-    """Of the predicted tokens; 0 takes the most likely one."""
+    """Temperature of the predicted tokens; 0 takes the most likely one."""
     top_p: float = 1.0
     """Predict only the most likely tokens that together reach this probability; 1 is off."""
     tail: Literal["sample", "argmax"] = "sample"
-    """The last step draws from the posterior at no noise, or takes the most likely prediction."""
+    """The last step draws from the posterior without noise, or takes the most likely prediction."""
     psi: float = 1.0
-    """Share of the posterior in a step; the rest draws a clean token and noises it anew (psi-sampler)."""
+    """Share of the posterior in a step; the rest draws a clean token and noises it again (psi-sampler)."""
 
     def __post_init__(self):
         self.positive("nfe")
@@ -118,7 +118,7 @@ class Duo(Method[Config, Options]):
     # -- training --------------------------------------------------------------------------------------------------
 
     def phase(self, step: int) -> tuple[int, ...]:
-        """Whether the curriculum is on."""
+        """Whether the curriculum is active."""
         return (int(step < self.settings.curriculum),)
 
     def times(self, examples: Examples) -> Tensor:
@@ -131,7 +131,7 @@ class Duo(Method[Config, Options]):
         return uniform_noise(examples.tokens, ~examples.prompt, noise_B, keys[0], keys[1], self.shape.vocab)
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """The bound, over all tokens that are not given."""
+        """The bound, averaged over the tokens that are not given."""
         t_B = self.times(examples)
         if self.phase(examples.step)[0]:
             z_BL, h_BLD, noise_B, rate_B = self.gaussian_state(examples, t_B)
@@ -156,7 +156,7 @@ class Duo(Method[Config, Options]):
         beta_BL: Tensor,
         rows: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """sum_l beta_l l_l and l, (B, L), without dense logits; small vocabularies are computed in float64."""
+        """sum_l beta_l l_l and l, (B, L), without dense logits; in float64 for small vocabularies."""
         x, z, length = x_BL.flatten(), z_BL.flatten(), x_BL.shape[1]
 
         def row_loss(logits: Tensor, index: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class Duo(Method[Config, Options]):
         return loss, per_token.view_as(x_BL)
 
     def gaussian_state(self, examples: Examples, t_B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The curriculum: noisy tokens, what the network reads, 1 - alpha and alpha' of them."""
+        """The curriculum: noisy tokens, the network's input, and their 1 - alpha and alpha'."""
         low, high = self.gammas
         gamma_B, V = low + t_B * (high - low), self.shape.vocab
         alpha_B, slope_B = gaussian.clean_share(gamma_B, V)
@@ -182,7 +182,7 @@ class Duo(Method[Config, Options]):
         return z_BL, h_BLD, 1 - alpha_B, slope_B * (high - low)
 
     def embed_soft(self, ids_BLk: Tensor, weight_BLk: Tensor) -> Tensor:
-        """sum_k weight_k W[id_k], (B, L, D), without the rows of W that it sums; of few tokens as a dense product."""
+        """sum_k weight_k W[id_k], (B, L, D), without storing the rows W[id_k]; a dense product for few tokens."""
         table = self.network.embedding
         weight_BLk = weight_BLk.to(table.dtype)
         if self.shape.small_vocab:
@@ -197,7 +197,7 @@ class Duo(Method[Config, Options]):
     @torch.no_grad()
     def nll(self, network: Backbone, examples: Examples) -> Likelihood:
         """The negative evidence lower bound with alpha = 1 - t, at stratified times of every example. At t = 1 tokens
-        are uniform and at t = 0 they are clean, so that nothing is lost at the ends.
+        are uniform and at t = 0 they are clean, so there are no further terms at the ends.
         """
         target = ~examples.prompt
         total = torch.zeros(len(target), dtype=torch.float64, device=wide_device(target.device))
@@ -206,7 +206,7 @@ class Duo(Method[Config, Options]):
             t_B = (rng.uniform(rng.fold(examples.sample_key, TIME, i), 1)[:, 0] + i) / TIMES
             keys = [rng.fold(examples.sample_key, stream, i) for stream in (NOISE, TOKEN)]
             z = uniform_noise(x, target, t_B, keys[0], keys[1], self.shape.vocab)
-            told = t_B.clamp(max=1 - self.settings.eps)  # the largest noise that training has
+            told = t_B.clamp(max=1 - self.settings.eps)  # the largest noise in training
             trunk, _ = network.hidden(network.embed_tokens(z), times=(-torch.log1p(-told),))
             for at in target.flatten().nonzero().squeeze(-1).split(self.at_once):
                 logits, b = network.head(trunk.flatten(0, 1)[at])[0], at // length
@@ -216,16 +216,16 @@ class Duo(Method[Config, Options]):
 
     @property
     def at_once(self) -> int:
-        """Positions whose float64 probabilities may exist at once."""
+        """Number of positions whose float64 probabilities may exist at once."""
         return max(1, 2**28 // (8 * self.shape.vocab))
 
     def hidden(self, network: Backbone, h_BLD: Tensor, time_B: Tensor, key_B: Tensor) -> Tensor:
-        """The trunk state of an evaluation; `key_B` is for methods whose network reads random numbers of its own."""
+        """The trunk state of an evaluation; `key_B` is for methods whose network reads random numbers."""
         return network.hidden(h_BLD, times=(time_B,))[0]
 
     def sample(self, network: Backbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k steps on t = 1, 1 - 1/k, ..., 0 from uniform tokens, each a draw from the posterior given D; the last one
-        goes to alpha = 1, so that k evaluations suffice. Samples with nothing to generate are not evaluated.
+        """k steps on t = 1, 1 - 1/k, ..., 0 from uniform tokens, each a draw from the posterior given D. The last one
+        goes to alpha = 1, so k evaluations suffice. Samples whose tokens are all given are not evaluated.
         """
         k, eps, L = options.nfe, self.settings.eps, given.tokens.shape[1]
         start_BL = (rng.uniform(rng.fold(seed, START, given.index), L) * self.shape.vocab).long()
@@ -263,7 +263,7 @@ class Duo(Method[Config, Options]):
         options: Options,
         greedy: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Tokens of the next state, and their probabilities in D, (B, L); probabilities exist for some at a time."""
+        """Tokens of the next state, and their probabilities in D, (B, L), computed for some positions at a time."""
         z_BL, score_BL = z_BL.clone(), torch.ones(z_BL.shape, dtype=widest(z_BL.device), device=z_BL.device)
         for at in free_BL.flatten().nonzero().squeeze(-1).split(self.at_once):
             logits, _ = network.head(trunk.flatten(0, 1)[at])
@@ -285,7 +285,7 @@ class Duo(Method[Config, Options]):
 def uniform_noise(
     tokens_BL: Tensor, free_BL: Tensor, noise_B: Tensor, flip_key_B: Tensor, token_key_B: Tensor, vocab: int
 ) -> Tensor:
-    """Free tokens replaced with probability `noise` by one that is uniform over the whole vocabulary."""
+    """Replace free tokens with probability `noise` by one drawn uniformly from the whole vocabulary."""
     length = tokens_BL.shape[1]
     flipped = free_BL & (rng.uniform(flip_key_B, length) < noise_B[:, None])
     return torch.where(flipped, (rng.uniform(token_key_B, length) * vocab).long(), tokens_BL)

@@ -1,8 +1,8 @@
-"""Masked diffusion (MDLM): tokens are masked one by one in noising, and unmasked a few at a time in sampling.
+"""Masked diffusion (MDLM): noising masks tokens one by one, and sampling unmasks a few at a time.
 
 A token is masked at time t with probability 1 - alpha_t, alpha_t = 1 - (1 - eps) t. The network reads tokens and masks,
-knows no time, and predicts the masked tokens; the mask itself is never predicted, and unmasked tokens stay (SUBS). The
-sampler may also mask tokens again (ReMDM), which gives it a chance to correct them.
+but no time, and predicts the masked tokens. The mask itself is never predicted, and unmasked tokens stay (SUBS). The
+sampler may also remask tokens (ReMDM), so that it can correct them.
 """
 
 from collections.abc import Iterator
@@ -30,20 +30,20 @@ from dbtm.simplex.commit import top
 
 TIME, MASK = 11, 12  # streams of random numbers of training
 CHOICE, UNMASK, REMASK = 211, 212, 213  # and of the sampler
-TIMES = 16  # of the bound, for every example
-ETA = {"cap": 0.008, "rescale": 0.02, "loop": 0.02}  # published for cap and loop; for rescale it is ours
+TIMES = 16  # times per example for the bound
+ETA = {"cap": 0.008, "rescale": 0.02, "loop": 0.02}  # published for cap and loop; ours for rescale
 
 
 @dataclass(frozen=True)
 class Config(MethodConfig):
-    """Noise and weights of the loss."""
+    """Settings of noise and loss weights."""
 
     name: ClassVar[str] = "mdlm"
 
     eps: float = 1e-3
-    """Share of tokens that are not masked at t = 1, and the first time that is drawn."""
+    """Share of tokens that are not masked at t = 1, and the smallest time drawn."""
     weight: Literal["elbo", "one"] = "elbo"
-    """Weight of a masked token's cross-entropy: that of the bound, 1/t, or 1 for all times."""
+    """Weight of a masked token's cross-entropy: 1/t, as in the bound, or 1 for all times."""
 
     def __post_init__(self):
         if not 0 < self.eps < 1:
@@ -52,7 +52,7 @@ class Config(MethodConfig):
 
 @dataclass(frozen=True)
 class Options(SampleConfig):
-    """Ancestral steps from all masks to none."""
+    """Ancestral steps from fully masked to unmasked."""
 
     nfe: int = 16
     """Network evaluations: steps from t = 1 to t = 0."""
@@ -61,15 +61,15 @@ class Options(SampleConfig):
     top_p: float = 1.0
     """Draw from the most likely tokens that together reach this probability; 1 is off."""
     order: Literal["random", "confidence", "drawn"] = "random"
-    """What is unmasked in a step: each token by chance, or the positions whose most likely token, or whose drawn token,
-    has the highest probability."""
+    """Tokens unmasked in a step: random ones, or the positions whose most likely token, or whose drawn token, has the
+    highest probability."""
     tail: Literal["sample", "argmax"] = "sample"
-    """What the last step does with the tokens that are still masked: draw them, or take the most likely ones."""
+    """The last step draws the remaining masked tokens, or takes the most likely ones."""
     remask: Literal["none", "cap", "rescale", "confidence", "loop"] = "none"
-    """Mask tokens again (ReMDM), with probability min(eta, most), eta x most, more where a token was unlikely, or eta
-    while the share of masks stays constant (loop)."""
+    """Remask tokens (ReMDM), with probability min(eta, most), eta x most, more for unlikely tokens, or eta while the
+    share of masks stays constant (loop)."""
     eta: float | None = None
-    """Strength of remasking; null: .008 for cap, .02 for rescale and loop. Confidence has none."""
+    """Strength of remasking; null: .008 for cap, .02 for rescale and loop. Confidence does not use it."""
     loop_start: float = 0.55
     """Time at which the loop begins."""
     loop_end: float = 0.05
@@ -94,17 +94,17 @@ class Options(SampleConfig):
             raise UsageError(f"sample.remask={self.remask} needs sample.order=random, not {self.order}")
 
     def shown(self) -> dict[str, Any]:
-        """The strength of remasking and its loop have a part only where tokens are masked again."""
+        """The strength of remasking and its loop matter only if tokens are remasked."""
         left_out = set() if self.remask in ETA else {"eta"}
         left_out |= set() if self.remask == "loop" else {"loop_start", "loop_end", "loop_alpha"}
         return {name: value for name, value in super().shown().items() if name not in left_out}
 
     def alpha(self, t: float) -> float:
-        """The share of unmasked tokens that the sampler keeps to."""
+        """The sampler's share of unmasked tokens at time t."""
         return loop_alpha(t, self.loop_start, self.loop_end, self.loop_alpha) if self.remask == "loop" else 1 - t
 
     def sigma(self, t: float, s: float, score_BL: Tensor, unmasked_BL: Tensor) -> Tensor:
-        """Probabilities with which the step from t to s masks an unmasked position again, (B, L)."""
+        """Probabilities that the step from t to s remasks an unmasked position, (B, L)."""
         most = most_remasked(self.alpha(t), self.alpha(s))
         if self.remask == "confidence":
             return most * confident(score_BL, unmasked_BL)
@@ -116,7 +116,7 @@ class Options(SampleConfig):
 
 @register_method
 class MDLM(Method[Config, Options]):
-    """The masked-diffusion bound, Rao-Blackwellised over which tokens are masked next."""
+    """The masked-diffusion bound, Rao-Blackwellised over the tokens masked next."""
 
     name = "mdlm"
 
@@ -125,7 +125,7 @@ class MDLM(Method[Config, Options]):
 
     @property
     def mask(self) -> int:
-        """The id behind the task's tokens."""
+        """The mask's id, after the task's tokens."""
         return self.shape.vocab
 
     def times(self, examples: Examples) -> Tensor:
@@ -133,7 +133,7 @@ class MDLM(Method[Config, Options]):
         return stratified(examples, TIME, self.config.train.batch, low=self.settings.eps)
 
     def masked(self, examples: Examples, t_B: Tensor, stream: int = MASK) -> Tensor:
-        """Which tokens are masked at t: each with probability 1 - alpha_t, given ones never, (B, L) bool."""
+        """Mask of the tokens masked at t: each with probability 1 - alpha_t, given ones never, (B, L) bool."""
         u_BL = rng.uniform(examples.key(stream), examples.tokens.shape[1])
         return ~examples.prompt & (u_BL < ((1 - self.settings.eps) * t_B)[:, None])
 
@@ -142,7 +142,7 @@ class MDLM(Method[Config, Options]):
         return torch.ones_like(t_B) if self.settings.weight == "one" else 1 / t_B
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """Weighted cross-entropy of the masked tokens, over all tokens that are not given."""
+        """Weighted cross-entropy of the masked tokens, divided by the number of tokens not given."""
         t_B = self.times(examples)
         masked, tokens, network = self.masked(examples, t_B), examples.tokens, self.network
         rows = self.rows(masked)
@@ -156,7 +156,7 @@ class MDLM(Method[Config, Options]):
     @torch.no_grad()
     def nll(self, network: Backbone, examples: Examples) -> Likelihood:
         """The negative evidence lower bound, at stratified times of every example. With linear alpha and eps -> 0 it is
-        the mean over t of sum CE / t; at t = 1 everything is masked, so that nothing is lost at the ends.
+        the mean over t of sum CE / t; at t = 1 everything is masked, so there are no further terms at the ends.
         """
         target, at = ~examples.prompt, wide_device(examples.tokens.device)
         total = torch.zeros(len(examples.tokens), dtype=torch.float64, device=at)
@@ -171,13 +171,13 @@ class MDLM(Method[Config, Options]):
         return Likelihood(total, target.sum(-1), exact=False)
 
     def hidden(self, network: Backbone, h_BLD: Tensor, key_B: Tensor) -> Tensor:
-        """The trunk state of an evaluation; `key_B` is for methods whose network reads random numbers of its own."""
+        """The trunk state of an evaluation; `key_B` is for methods whose network reads random numbers."""
         return network.hidden(h_BLD)[0]
 
     def sample(self, network: Backbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k steps on t = 1, 1 - 1/k, ..., 0: a masked token is unmasked with probability (alpha_s - alpha_t) / (1 -
-        alpha_t), more where others are masked again, in the last step with certainty: so k evaluations suffice. Samples
-        without a mask are not evaluated.
+        """k steps on t = 1, 1 - 1/k, ..., 0. A masked token is unmasked with probability (alpha_s - alpha_t) / (1 -
+        alpha_t), higher with remasking, and 1 in the last step, so k evaluations suffice. Samples without masks are not
+        evaluated.
         """
         k, length, again = options.nfe, given.tokens.shape[1], options.remask != "none"
         tokens_BL, masked_BL = torch.where(given.clean, given.tokens, self.mask), ~given.clean
@@ -218,7 +218,7 @@ class MDLM(Method[Config, Options]):
     def _draw(
         self, network: Backbone, trunk: Tensor, masked: Tensor, uniform_BL: Tensor, options: Options
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens drawn at the masked positions, their probabilities and the highest ones, (B, L); logits exist for some
+        """Tokens drawn at the masked positions, their probabilities and the highest ones, (B, L), computed for some
         positions at a time.
         """
         drawn = torch.zeros(masked.shape, dtype=torch.int64, device=masked.device)

@@ -1,8 +1,8 @@
-"""MDLM+SDTT: a masked-diffusion model that learns to do two of its teacher's steps in one, in rounds.
+"""MDLM+SDTT: a masked-diffusion model that learns to combine two of its teacher's steps into one, in rounds.
 
 From z_t the teacher makes two ancestral steps of size Delta. The target of a masked position is the teacher's
-distribution at the step that unmasked it, or at the second one where it stayed masked; the student, at z_t, is drawn to
-it by KL(student || target). After every round the student becomes the teacher, and Delta doubles.
+distribution at the step that unmasked it, or at the second step if it stayed masked. The student at z_t learns it by
+KL(student || target). After every round the student becomes the teacher, and Delta doubles.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ FIRST_TIME = 1e-5
 
 @dataclass(frozen=True)
 class SDTTConfig(RoundsConfig):
-    """Noise, and rounds of distillation."""
+    """Settings of noise and rounds of distillation."""
 
     name: ClassVar[str] = "mdlm-sdtt"
 
@@ -38,8 +38,8 @@ class SDTTConfig(RoundsConfig):
     eps: float = 1e-3
     """Share of tokens that are not masked at t = 1."""
     released_times: bool = False
-    """Step the teacher at the times of the released code: with e = t - 2 Delta, t + (1 - t) e and (1 - t) e instead of
-    t and t - Delta."""
+    """Use the teacher's times of the released code: with e = t - 2 Delta, t + (1 - t) e and (1 - t) e instead of t and
+    t - Delta."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -67,7 +67,7 @@ class SDTT(InRounds, mdlm.MDLM):
         return FIRST_TIME + (1 - FIRST_TIME) * (u + places(examples) % n) / n
 
     def first_unmasking(self, t_B: Tensor, delta: float) -> Tensor:
-        """The probability with which the teacher's first step unmasks a token."""
+        """The probability that the teacher's first step unmasks a token."""
         at = t_B
         if self.settings.released_times:
             at = t_B + (1 - t_B) * (t_B - 2 * delta)
@@ -75,8 +75,8 @@ class SDTT(InRounds, mdlm.MDLM):
 
     @torch.no_grad()
     def target(self, z_BL: Tensor, masked_BL: Tensor, t_B: Tensor, delta: float, examples: Examples) -> Tensor:
-        """The teacher's trunk states, (B, L, D), whose heads give the targets: those of its first evaluation where the
-        first step unmasks, those of the second elsewhere.
+        """The teacher's trunk states, (B, L, D), from which its head computes the targets: those of its first
+        evaluation at positions unmasked by the first step, those of the second elsewhere.
         """
         teacher, length = self.frozen["teacher"], z_BL.shape[1]
         first = self.hidden(teacher, teacher.embed_tokens(z_BL), examples.sample_key)
@@ -89,7 +89,7 @@ class SDTT(InRounds, mdlm.MDLM):
 
     def parts(self, examples: Examples) -> Iterator[Part]:
         """Mean KL over masked tokens. It is divided by their expected number, half of the tokens that are not given, so
-        that it does not depend on how a batch is split.
+        that it does not depend on the split of a batch.
         """
         t_B = self.times(examples)
         masked, network = self.masked(examples, t_B), self.network

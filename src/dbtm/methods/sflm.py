@@ -1,9 +1,9 @@
 """S-FLM: a flow on the sphere, from a uniform direction to a token's embedding.
 
-x = slerp(n -> e_k; alpha), with n uniform on the sphere and e_k the token's embedding scaled to length 1; the network
-reads x itself and -log alpha, and predicts the token. Long before the arc ends the token can be read off x, so that the
-signal alpha is cut at the share of the arc where that happens (`truncate`). The clock says which alpha times stand for;
-it may follow the loss (`adaptive`).
+x = slerp(n -> e_k; alpha), with n uniform on the sphere and e_k the token's embedding scaled to norm 1. The network
+reads x and -log alpha, and predicts the token. The token is the argmax of <x, e_k> long before the arc ends, so the
+signal alpha is truncated at that share of the arc (`truncate`). The clock maps times to alpha; it may follow the loss
+(`adaptive`).
 """
 
 from collections.abc import Callable, Iterator
@@ -33,19 +33,19 @@ from dbtm.simplex.interpolant import one_hot
 TIME, NOISE = 31, 32  # streams of random numbers of training
 START, CHOICE = 231, 232  # and of the sampler
 LEAST = 1e-3  # signal at t = 1
-WINDOW = 50  # steps that the clock remembers, and between two fits
+WINDOW = 50  # steps stored for a fit of the clock, and steps between fits
 FIRST_FIT = 1_000
-KEEP = 0.9  # of the average over fits
+KEEP = 0.9  # decay of the average over fits
 
 
 @dataclass(frozen=True)
 class Config(MethodConfig):
-    """Signal and clock."""
+    """Settings of signal and clock."""
 
     name: ClassVar[str] = "s-flm"
 
     truncate: bool = True
-    """Cut the signal at the share of the arc where tokens can be read off."""
+    """Truncate the signal at the share of the arc where tokens are already determined."""
     adaptive: bool = True
     """Draw times where the loss changes, in training and in sampling; from step 1,000 on."""
 
@@ -55,13 +55,13 @@ class Options(SampleConfig):
     """Steps along the sphere."""
 
     nfe: int = 32
-    """Network evaluations: steps of the flow, the last of which reads the tokens."""
+    """Network evaluations: steps of the flow, the last of which gives the tokens."""
     temperature: float = 1.0
-    """Of the predicted tokens that a step moves towards; 0 takes the most likely one."""
+    """Temperature of the predicted tokens that a step moves towards; 0 takes the most likely one."""
     top_p: float = 1.0
     """Predict only the most likely tokens that together reach this probability; 1 is off."""
     velocity: Literal["exact", "sample", "top"] = "exact"
-    """A step moves towards the mean over tokens, towards one that is drawn, or towards the most likely one."""
+    """A step moves towards the mean over tokens, towards a drawn token, or towards the most likely one."""
     tail: Literal["argmax", "sample"] = "argmax"
     """The last evaluation gives the most likely tokens, or draws them."""
 
@@ -72,7 +72,7 @@ class Options(SampleConfig):
 
 
 class SphereBackbone(Backbone):
-    """A Backbone that reads unit vectors, and the state of the clock: what was seen last, and the clock itself."""
+    """A Backbone that reads unit vectors, with the state of the clock: recent losses, and the clock itself."""
 
     clock: Tensor
     density: Tensor
@@ -96,7 +96,7 @@ class SphereBackbone(Backbone):
         return self
 
     def directions(self, tokens_BL: Tensor) -> Tensor:
-        """e of tokens, (B, L, D) float64; of few tokens as a product, whose backward is faster than a gather's."""
+        """e of tokens, (B, L, D) float64; a product for few tokens, whose backward is faster than a gather's."""
         if self.shape.small_vocab:
             return one_hot(tokens_BL, self.shape.vocab, torch.float64) @ self.all_directions()
         return sphere.unit(F.embedding(tokens_BL, self.embedding).double())
@@ -127,7 +127,7 @@ class SFLM(Method[Config, Options]):
         return SphereBackbone(self.shape, self.config.model, self.config.train.batch)
 
     def signal(self, t: Tensor) -> Tensor:
-        """alpha at t: from the most at t = 0 to LEAST at t = 1."""
+        """alpha at t: from the maximum at t = 0 to LEAST at t = 1."""
         return LEAST + (self.most - LEAST) * (1 - t)
 
     # -- training --------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class SFLM(Method[Config, Options]):
 
     @torch.no_grad()
     def after_step(self, step: int, ema: Backbone) -> None:
-        """Remember the step's losses; now and then fit the clock to them."""
+        """Store the step's losses; fit the clock to them at intervals."""
         if not self.settings.adaptive:
             return
         network = self.network
@@ -178,7 +178,7 @@ class SFLM(Method[Config, Options]):
 
     def sample(self, network: SphereBackbone, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
         """k evaluations at the clock's times 1, 1 - 1/k, ..., 1/k: all but the last move x along the arc, the last one
-        gives the tokens. Samples with nothing to generate are not evaluated.
+        gives the tokens. Samples whose tokens are all given are not evaluated.
         """
         k, L = options.nfe, given.tokens.shape[1]
         rows = (~given.clean).any(-1).nonzero().squeeze(-1)
@@ -216,9 +216,9 @@ class SFLM(Method[Config, Options]):
         e_VD: Tensor,
         options: Options,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens that are predicted, their probabilities, and x moved by a share of the way; None: the last evaluation.
+        """Predicted tokens, their probabilities, and x moved by a share of the way; share None: the last evaluation.
 
-        Probabilities over the vocabulary exist for some positions at a time.
+        Probabilities over the vocabulary are computed for some positions at a time.
         """
         shape, device = free_BL.shape, free_BL.device
         tokens, score = torch.zeros(shape, dtype=torch.int64, device=device), torch.ones(shape, device=device).double()

@@ -1,4 +1,4 @@
-"""The denoising cross-entropy: a number to compare maps by, where there is no likelihood."""
+"""The denoising cross-entropy: a metric to compare maps, which have no likelihood."""
 
 import torch
 
@@ -11,13 +11,13 @@ from dbtm.nn import Backbone
 from dbtm.sampling.decode import token_log_p
 from dbtm.simplex import Noise, State, interpolate, partial_context
 
-TIMES = 8  # for every example
+TIMES = 8  # per example
 
 
 @torch.no_grad()
 def denoising(network: Backbone, examples: Examples, path: PathConfig) -> Likelihood:
-    """CE(T(I_t), x1) on the noisy positions of I_t, at stratified times t and with independent noise; context as in
-    training. Per example, the mean over times of the sum over noisy positions, and of their number.
+    """CE(T(I_t), x1) on the noisy positions of I_t, at stratified times t, with independent noise and context as in
+    training. Per example: means over times of the sum over noisy positions, and of their number.
     """
     at = wide_device(examples.tokens.device)
     sums_B, count_B = (torch.zeros(len(examples.tokens), dtype=torch.float64, device=at) for _ in range(2))

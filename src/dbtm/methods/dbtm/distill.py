@@ -1,7 +1,7 @@
-"""Self-distillation: the map learns at every state of a frozen teacher's rollout what the teacher ends with.
+"""Self-distillation: at every state of a frozen teacher's rollout, the map learns the rollout's final distribution.
 
-The target is a function of the noise alone, so it cannot average over different data (app:ril-training): that is what
-makes refinement in the loop work where nothing is given, as in text.
+The target is a function of the noise only, so it cannot average over different data (app:ril-training). This makes
+refinement in the loop work without given tokens, as in text.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,14 +18,14 @@ from dbtm.methods.dbtm.config import DistillConfig
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.simplex import State, commit, spread
 
-Visit = Callable[[Tensor], Tensor]  # from a mask (B, L) to the positions that a head visits, counted through the batch
+Visit = Callable[[Tensor], Tensor]  # from a mask (B, L) to the positions that a head visits, numbered through the batch
 
 
 class TeacherState(NamedTuple):
-    """A state of the teacher's rollout: the committed or given tokens, what it holds softly, what it counts."""
+    """A state of the teacher's rollout: committed or given tokens, held distributions, positions with a loss."""
 
     state: State
-    held: Tensor | None  # (B, L) bool: non-committed mode, positions that hold their distribution
+    held: Tensor | None  # (B, L) bool: in non-commit mode, positions that hold their distribution
     p: Tensor | None  # (B, L, V) these distributions
     counted: Tensor  # (B, L) bool
 
@@ -45,7 +45,7 @@ def distill_parts(
     weight: float,
     visit: Visit,
 ) -> Iterator[Part]:
-    """soft-ril: the student at every state of the teacher's own rollout, towards what the teacher ends with."""
+    """soft-ril: the student at every state of the teacher's rollout, with the teacher's final output as target."""
     for now in rounds:
         rows = visit(now.counted)
         trunk, _ = model.hidden(now.embed(model, noise_BLD))
@@ -58,10 +58,10 @@ def distill_parts(
 def teacher_rollout(
     teacher: TransportMap, config: DistillConfig, state: State, prompt: Tensor, turn_B: Tensor, visit: Visit
 ) -> tuple[list[TeacherState], SoftTarget]:
-    """The teacher's k rounds from x0, and what it ends with.
+    """The teacher's k rounds from x0, and its final output.
 
-    The order of commits that are spread is turned by `turn_B`, another number in every row: so there is no position
-    that the teacher always decides first, from noise alone, and never knows better than its student.
+    `turn_B` rotates the order of spread commits by a different number in every row. Otherwise the teacher would always
+    commit some positions first, from noise only, and could never teach the student anything there.
     """
     noise_BLD = teacher.embed_noise(state.noise)
     tokens, committed, p = state.tokens, prompt, None
@@ -85,6 +85,6 @@ def teacher_rollout(
         elif r < config.depth:
             p = teacher.head(trunk)[0].softmax(-1)
         committed = after
-    # committed mode: what was committed on the way to the last round keeps its token
+    # commit mode: positions committed before the last round keep their token
     kept = ~now.counted if config.commit else torch.zeros_like(prompt)
     return rounds, SoftTarget(trunk.flatten(0, 1), tokens.flatten(), kept.flatten(), teacher.head, config.temperature)

@@ -1,7 +1,7 @@
 """One refinement round as a graph of tensors, for runtimes without PyTorch, and the sampler that runs such rounds.
 
-The graph is a round of alg:btm-sampling-refinement at temperature 0: map, proposal, score, commit. Everything that is
-drawn at random comes in as `noise`, so the same noise gives the same tokens in any runtime.
+The graph is a round of alg:btm-sampling-refinement at temperature 0: map, proposal, score, commit. All randomness is
+in the input `noise`, so the same noise gives the same tokens in any runtime.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Round = Callable[[Tensor, Tensor, Tensor, int, float], tuple[Tensor, Tensor, Ten
 
 
 def commit_by_rank(score_BL: Tensor, committed_BL: Tensor, rounds_left: Tensor, kappa: Tensor) -> Tensor:
-    """`simplex.commit` without a stable sort, which ONNX lacks: a position's rank is the number of those before it."""
+    """`simplex.commit` without a stable sort, which ONNX lacks: a position's rank is the number of better ones."""
     remaining_BL = ~committed_BL
     count_B = (remaining_BL.sum(-1) + rounds_left - 1) // rounds_left
     position = torch.arange(score_BL.shape[-1], device=score_BL.device)
@@ -42,8 +42,8 @@ def commit_by_rank(score_BL: Tensor, committed_BL: Tensor, rounds_left: Tensor, 
 class RoundGraph(nn.Module):
     """tokens (B, L), committed (B, L), noise (B, L, N), rounds left, kappa -> tokens, committed, score, logits f.
 
-    With the first round's state (nothing committed but what is given) `logits` is the map itself: T = softmax(f). Noise
-    is standard normal; N is the vocabulary or, where that is larger than the width, the width (sampling/prior.py).
+    At the first round's state (only given tokens are committed) `logits` is the map itself: T = softmax(f). Noise is
+    standard normal; N is the smaller of vocabulary and width (sampling/prior.py).
     """
 
     matrix_ND: Tensor
@@ -52,9 +52,9 @@ class RoundGraph(nn.Module):
     def __init__(self, model: TransportMap, scorer: str, sigma: float):
         super().__init__()
         if scorer not in SCORERS:
-            raise UsageError(f"a round that scores by '{scorer}' cannot be exported: choose {', '.join(SCORERS)}")
+            raise UsageError(f"a round with scorer '{scorer}' cannot be exported: choose {', '.join(SCORERS)}")
         if model.recall is not None:
-            raise UsageError("a map that reads the round before (model.self_condition=true) cannot be exported")
+            raise UsageError("a map that reads the previous round (model.self_condition=true) cannot be exported")
         self.model, self.scorer = model, scorer
         self.register_buffer("matrix_ND", sigma * noise_matrix(model))
         self.register_buffer("by_position_L", spread(model.shape.length))
@@ -83,16 +83,16 @@ def noise_matrix(model: TransportMap) -> Tensor:
 
 @dataclass(frozen=True)
 class ExportedRounds:
-    """Rounds that some runtime computes, in the place of an evaluator."""
+    """Rounds computed by another runtime, in place of an evaluator."""
 
     run: Round
     columns: int
-    """N of the noise."""
+    """N, the width of the noise."""
     scorer: str
     sigma: float
 
     def check(self, options: Options) -> None:
-        """Refuse options that the graph has no part for."""
+        """Refuse options that the graph does not support."""
         if options.plan:
             raise UsageError("the exported round commits equal numbers of positions: set rounds=equal")
         fixed = {"sampler": "refine", "rule": "commit", "commit": True, "check": 0, "loops": 0, "temperature": 0.0}
@@ -103,7 +103,7 @@ class ExportedRounds:
 
     @torch.no_grad()
     def sample(self, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """As `refine`, a round per call; samples that are finished leave the batch."""
+        """Like `refine`, one round per call; finished samples leave the batch."""
         self.check(options)
         run = watch.counted(self.run)
         tokens_BL, committed_BL = given.tokens.clone(), given.clean.clone()

@@ -14,8 +14,8 @@ from dbtm.simplex import State
 def iterate(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
     """T^k(x0) (eq:transport-map: an exact map is idempotent, a learned one approaches its fixed point).
 
-    These are rounds that hold all of T(x) and renoise nothing; so x0 is that of any other `refine` of this seed. With a
-    tolerance a sample stops where T(x) = x, which is the paper's "until it reaches a fixed point".
+    Rounds hold all of T(x) and renoise nothing; x0 is the same as in `refine` with this seed. With a tolerance a sample
+    stops when T(x) = x, the paper's "until it reaches a fixed point".
     """
     held = Options(
         nfe=options.nfe,
@@ -30,10 +30,10 @@ def iterate(network: Evaluator, given: Given, options: Options, seed: int, watch
 
 @torch.no_grad()
 def integrate(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-    """Euler steps along b(x) = T(x) - x up to the horizon H (remark:autonomous-flow): the field that the map implies.
+    """Euler steps along b(x) = T(x) - x up to the horizon H (remark:autonomous-flow): the field implied by the map.
 
-    The speed Z(x) only rescales time, so it is left out. What is left of x0 takes part in the last argmax: so x0 itself
-    is drawn, where `refine` is content with x0 W.
+    The speed Z(x) only rescales time, so it is omitted. The remainder of x0 enters the last argmax, so x0 itself is
+    drawn, while `refine` needs only x0 W.
     """
     x0_BLV = noise(network.model, given.keys(seed, NOISE, 1)[:, 0], options.sigma or 1.0).dense()
     free_BL, step = ~given.clean, options.horizon / options.nfe

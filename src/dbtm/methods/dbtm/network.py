@@ -1,4 +1,4 @@
-"""T_theta = softmax(f_theta), the time-free map, and the quality head beside it."""
+"""T_theta = softmax(f_theta), the time-free map, and its quality head."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ class TransportMap(Backbone):
         )
 
     def embed_known(self, tokens_BL: Tensor, known_BL: Tensor) -> Tensor:
-        """x W where unknown positions are 0, the prior's mean."""
+        """x W with unknown positions at 0, the prior's mean."""
         return self.embed_tokens(tokens_BL) * known_BL[..., None]
 
     def quality_logits(self, trunk_BLD: Tensor, tokens_BL: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from dbtm.config import SampleConfig
 from dbtm.core.errors import UsageError
 from dbtm.core.limits import MOST_EVALUATIONS
 
-MOST_LOOPS = 1024  # as of model.loops
-MOST_POSITIONS = 2**31 - 1  # of a plan: products with a length stay whole numbers of 63 bits
+MOST_LOOPS = 1024  # same limit as model.loops
+MOST_POSITIONS = 2**31 - 1  # of a plan: products with a length fit into 63 bits
 
 
 @dataclass(frozen=True)
@@ -18,51 +18,50 @@ class Options(SampleConfig):
     nfe: int = 4
     """Network evaluations: the budget of refinement rounds."""
     kappa: float = 0.9
-    """Commit what scores at least this."""
+    """Commit positions that score at least this."""
     kappa_by_nfe: tuple[tuple[int, float], ...] = ()
     """Tuned thresholds: (budget, kappa), smallest budget first."""
     scorer: Literal["confidence", "quality", "spread", "none"] = "confidence"
-    """What is committed first."""
+    """The score that decides which positions are committed first."""
     rounds: Literal["equal", "planned"] = "equal"
-    """How many positions a round commits where commits are spread. equal: the same number in every round. planned: as
-    plan_by_nfe has it, which is made when training ends; equal for budgets that have no plan."""
+    """Number of positions per round with scorer=spread. equal: the same number in every round. planned: by plan_by_nfe,
+    which is computed at the end of training; equal for budgets without a plan."""
     plan_by_nfe: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """Planned rounds: (budget, positions that each round commits); scaled to the positions that are to be generated."""
+    """Planned rounds: (budget, positions committed per round); scaled to the number of positions to generate."""
     commit: bool = True
     """Commit tokens, or hold distributions."""
     rule: Literal["commit", "revise"] = "commit"
-    """commit: what is committed stays (the paper's rule). revise: every round proposes all positions and chooses anew
-    what it holds; a sample stops when its answer confirms itself."""
+    """commit: committed tokens stay (the paper's rule). revise: every round proposes all positions and chooses again
+    which it holds; a sample stops when its answer is confirmed."""
     check: int = 0
-    """Further network evaluations, at least 2, in which the answer is checked by looks at renoised halves of it, and
-    drawn again where it does not come back; 0 is off."""
+    """Further network evaluations, at least 2, which check the answer: halves of it are renoised, and the answer is
+    drawn again if its tokens change; 0 is off."""
     loops: int = 0
-    """Loops of the blocks per network evaluation, for maps that were trained with several numbers of them
-    (method.loops); 0: model.loops."""
+    """Loops of the blocks per network evaluation, for maps trained with several numbers of loops (method.loops); 0:
+    model.loops."""
     temperature: float = 0.0
     """0 takes the most likely token."""
     top_p: float = 1.0
-    """Where tokens are drawn, at a temperature above 0: draw from the most likely ones that together reach this
-    probability; 1 is off."""
+    """At a temperature above 0, draw from the most likely tokens that together reach this probability; 1 is off."""
     sigma: float | None = None
-    """Scale of the prior noise; null: the one of training."""
+    """Scale of the prior noise; null: that of training."""
     mean_from: int = 0
-    """The round from which on unknown positions are the prior's mean instead of noise (method.posterior): 2, say, draws
-    the first round's answers from noise and the later ones from what the context says. 0: never, as in the paper. A
+    """First round in which unknown positions are the prior's mean instead of noise (method.posterior). With 2, the
+    first round draws tokens from noise, and later rounds draw them given the context. 0: never, as in the paper. A
     budget of one evaluation always starts from noise: at the mean, positions would be independent of each other."""
     mean_temperature: float = 1.0
-    """The temperature in these rounds; where a sampler is given a temperature alone, that one."""
+    """Temperature in these rounds; the option temperature sets both if given alone."""
     repetition_penalty: float = 0.0
-    """Divides a token's probability by (1 + how often it is committed) to this power; 0 is off."""
+    """Divides a token's probability by (1 + its number of commits) to this power; 0 is off."""
     fresh_noise: bool = True
-    """New noise in every round, or the first round's again."""
+    """New noise in every round, or the first round's noise in all."""
     sampler: Literal["refine", "iterate", "integrate"] = "refine"
     """refine: renoise and remap; iterate: T^k; integrate: Euler steps along T(x) - x."""
     horizon: float = 4.0
-    """integrate: the time up to which the field is followed."""
+    """integrate: end time of the flow."""
     tolerance: float = 0.0
-    """iterate, and held distributions: a sample stops at a fixed point, where all of it is held and a round changes no
-    probability by more than this; 0: it never does."""
+    """iterate, and held distributions: a sample stops at a fixed point, when all positions are held and a round changes
+    no probability by more than this; 0: never."""
 
     def __post_init__(self):
         self.positive("nfe", "horizon")
@@ -78,8 +77,8 @@ class Options(SampleConfig):
             raise UsageError("sample.rule=revise and sample.check need sample.sampler=refine and sample.commit=true")
         if self.rule == "revise" and (self.check or self.repetition_penalty or self.scorer in ("spread", "none")):
             raise UsageError(
-                "sample.rule=revise confirms its answer itself, by confidence or quality: leave check and "
-                "repetition_penalty out, and set scorer to one of these two"
+                "sample.rule=revise confirms its answer itself, by confidence or quality: leave out check and "
+                "repetition_penalty, and set scorer to one of these two"
             )
         if self.mean_from and (self.rule == "revise" or not paper):
             raise UsageError(
@@ -109,12 +108,12 @@ class Options(SampleConfig):
 
     @property
     def draws(self) -> bool:
-        """Whether some round draws tokens, at a temperature above 0."""
+        """Whether some round draws tokens at a temperature above 0."""
         return self.sampler == "refine" and any(self.in_round(r).temperature > 0 for r in (1, self.nfe))
 
     @property
     def spreads(self) -> bool:
-        """Whether rounds commit positions in the fixed order that is spread."""
+        """Whether rounds commit positions in the fixed spread order."""
         return self.sampler == "refine" and self.rule == "commit" and self.commit and self.scorer == "spread"
 
     @property
@@ -123,16 +122,16 @@ class Options(SampleConfig):
 
     @property
     def plan(self) -> tuple[int, ...]:
-        """The positions that each round commits, where that is planned; empty: equal rounds."""
+        """The planned numbers of positions per round; empty: equal rounds."""
         return dict(self.plan_by_nfe).get(self.nfe, ()) if self.tunes else ()
 
     @property
     def threshold(self) -> float | None:
-        """kappa where it has a part: commits that are spread, `iterate` and `integrate` know no threshold."""
+        """kappa if it is used: spread commits, `iterate` and `integrate` have no threshold."""
         return None if self.scorer == "spread" or self.sampler != "refine" else self.kappa
 
     def tuned_kappa(self, nfe: int) -> float:
-        """The threshold for a budget: that of the largest tuned budget within it, else the plain one."""
+        """The threshold for a budget: that of the largest tuned budget up to it, else the untuned one."""
         return next((kappa for budget, kappa in reversed(self.kappa_by_nfe) if budget <= nfe), self.kappa)
 
     def at_mean(self, r: int) -> bool:
@@ -140,12 +139,12 @@ class Options(SampleConfig):
         return 0 < self.mean_from <= r and self.nfe > 1
 
     def in_round(self, r: int) -> "Options":
-        """With the temperature of round r."""
+        """The options with the temperature of round r."""
         return replace(self, temperature=self.mean_temperature) if self.at_mean(r) else self
 
     def changed(self, method: str, changes: dict[str, Any]) -> "Options":
-        """Kappa, where not given, is tuned for the budget. A temperature given alone is that of all rounds. The penalty
-        counts committed tokens: without commits it is off.
+        """If not given, kappa is the tuned one for the budget. A temperature given alone applies to all rounds. The
+        penalty counts committed tokens, so it is off without commits.
         """
         nfe = changes.get("nfe", self.nfe)
         tuned = {"kappa": self.tuned_kappa(nfe)} if isinstance(nfe, int) else {}
@@ -174,7 +173,7 @@ class Options(SampleConfig):
             )
         holding = options.sampler == "iterate" or (options.sampler == "refine" and not options.commit)
         if "tolerance" in changes and not holding:
-            raise UsageError("tolerance is for fixed points of what is held: use sampler=iterate, or commit=False")
+            raise UsageError("tolerance is for fixed points of distributions: use sampler=iterate, or commit=False")
         if options.repetition_penalty and not options.commit:
             if "repetition_penalty" in changes:
                 raise UsageError(
@@ -184,7 +183,7 @@ class Options(SampleConfig):
         return options
 
     def self_check(self) -> dict[str, Any]:
-        """Looks and further rounds, up to four times the budget in all. One or two rounds are meant to be quick: they
+        """Options for a check, with up to four times the budget in total. One or two rounds are meant to be quick and
         are not checked.
         """
         checks = self.rule == "revise" or self.check
@@ -193,8 +192,8 @@ class Options(SampleConfig):
         return {"check": 3 * self.nfe}
 
     def shown(self) -> dict[str, Any]:
-        """The options that samples depend on: one round commits everything, so there threshold, scorer and penalty have
-        no part; commits that are spread know no threshold, held distributions no penalty.
+        """The options that samples depend on. One round commits everything, so threshold, scorer and penalty do not
+        matter; spread commits have no threshold, held distributions no penalty.
         """
         settings: dict[str, Any] = {"sampler": self.sampler, "nfe": self.nfe, "sigma": self.sigma}
         settings |= {"loops": self.loops} if self.loops else {}
@@ -214,5 +213,5 @@ class Options(SampleConfig):
         names += ["check"] if self.check else []
         names += ["top_p"] if self.top_p < 1 and self.draws else []
         if self.plan:
-            settings |= {"rounds": "planned", "plan_by_nfe": [[self.nfe, [*self.plan]]]}  # as JSON has it
+            settings |= {"rounds": "planned", "plan_by_nfe": [[self.nfe, [*self.plan]]]}  # as in JSON
         return settings | {name: getattr(self, name) for name in names}

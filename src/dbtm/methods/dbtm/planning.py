@@ -1,8 +1,8 @@
-"""Planned rounds of a trained map: the entropy of what it proposes at the states that its sampler visits.
+"""Planned rounds of a trained map: the entropy of its proposals at the states visited by its sampler.
 
 H[m, i] of `simplex.plan` is the entropy of place i of the spread order given the first m places, averaged over examples
-of the task. The map estimates it: the m places hold an example's tokens, the others noise or, where the sampler's
-rounds have it so, the prior's mean.
+of the task. The map estimates it: the m places have an example's tokens, the others noise or, if the sampler's rounds
+use it, the prior's mean.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,9 +21,9 @@ from dbtm.simplex import spread
 from dbtm.simplex.plan import MOST_PLACES, falling, filled, known_counts, plans
 
 BUDGETS = (*range(2, 17), 32)
-"""Network evaluations that plans are made for; one round has no choice."""
+"""Numbers of network evaluations that get a plan; a single round has no choice."""
 DRAW = 105  # stream of random numbers
-NUMBERS = 1 << 26  # of probabilities and what is made of them, at once
+NUMBERS = 1 << 26  # most probabilities and derived values in memory at once
 
 
 def plan_by_nfe(
@@ -36,24 +36,25 @@ def plan_by_nfe(
 
 @torch.no_grad()
 def place_entropies(network: Evaluator, given: Given, options: Options, draws: int = 8, seed: int = 0) -> np.ndarray:
-    """H (F, F) in nats, F the most free positions of a row. A row with fewer counts its places in shares of them.
+    """H (F, F) in nats, F the largest number of free positions in a row. A row with fewer scales its places to F.
 
-    A map from noise draws from the joint law: the noise decides much of what T proposes, and the entropy of T at one x0
-    is below that of the law, down to nothing where the map is good. T is therefore averaged over `draws` of noise per
-    row before its entropy is taken (`mixture_entropy`). The prior's mean is a single state, where T is the law itself.
+    A map from noise draws from the joint distribution: the noise determines much of T's proposal, so the entropy of T
+    at one x0 is below that of the distribution, near zero for a good map. So T is averaged over `draws` of noise per
+    row before its entropy is computed (`mixture_entropy`). The prior's mean is a single state; there T is the
+    distribution itself.
     """
     given = given.rows(~given.clean.all(-1))
     if not len(given.tokens):
-        raise UsageError("there is nothing to plan: every position of these rows is given")
+        raise UsageError("nothing to plan: every position of these rows is given")
     free_B = (~given.clean).sum(-1)
     F = int(free_B.max())
     if F > MOST_PLACES:
-        raise UsageError(f"rounds of {F:,} positions are too long to plan: {MOST_PLACES:,} are the most")
+        raise UsageError(f"{F:,} positions are too many to plan: at most {MOST_PLACES:,} are allowed")
     network = network.looped(options.loops)
     key_B = rng.fold(seed, DRAW, given.index)
     order_BL = torch.where(given.clean, torch.inf, -spread(given.clean.shape[1], given.clean.device)).argsort(-1)
     place_BF = torch.arange(F, device=free_B.device) * free_B[:, None] // F
-    at_BF = order_BL.gather(1, place_BF)  # where the places of the order lie in every row
+    at_BF = order_BL.gather(1, place_BF)  # position of each place of the order, per row
     rows = {}
     for m in known_counts(F):
         known = given.clean | (order_BL.argsort(-1) < place_BF[:, m, None])
@@ -81,11 +82,11 @@ def _entropies(
 
 
 def mixture_entropy(p: Tensor) -> Tensor:
-    """Entropy (...) of the law that K draws of distributions (K, ..., V) are from.
+    """Entropy (...) of the mixture from which K distributions (K, ..., V) are drawn.
 
-    That of their mean is too low, by about (V - 1) / 2K where the draws are sure: most where nothing is known and noise
-    decides most, so that the first rounds would seem to lose little and be planned too large. The jackknife takes the
-    first order of it away: K H(all) - (K - 1) mean of H(all but one).
+    The entropy of their mean is too low, by about (V - 1) / 2K for one-hot draws. The bias is largest in the first
+    rounds, where noise determines most; they would seem to lose little and be planned too large. The jackknife removes
+    its first order: K H(all) - (K - 1) mean of H(all but one).
     """
     K, total = len(p), p.sum(0)
     whole = torch.special.entr(total / K).sum(-1)

@@ -4,14 +4,13 @@
     for r = 1 .. k:
         f <- map(x);  x_hat <- argmax f (or a sample);  q <- confidence of x_hat, or the quality head
         C_r <- C_{r-1} + {q >= kappa} + the n_r best of the rest              (eq:commit-rule)
-               or, whatever q is, n_r positions that are spread over the rest (scorer "spread"; n_r may be planned)
+               or, for any q, n_r positions spread over the rest (scorer "spread"; n_r may be planned)
         x <- x_hat on C_r, fresh noise elsewhere                              (commit)
-               or, from round `mean_from` on, 0 elsewhere, the prior's mean, where T says what the context alone allows
+               or, from round `mean_from` on, 0 elsewhere, the prior's mean, where T depends only on the context
           or T(x) on C_r, fresh noise elsewhere                               (non-commit)
 
-A sample stops by itself when all its positions are committed, or, non-committing and where a tolerance is set, when all
-of it was held and T(x) = x; it then leaves the batch. The last round keeps whatever it proposes, so that its q is
-computed for a trace alone.
+A sample stops and leaves the batch when all its positions are committed. In non-commit mode with a tolerance, it stops
+when all positions are held and T(x) = x. The last round keeps all its proposals, so its q is computed only for a trace.
 """
 
 from collections.abc import Callable
@@ -34,30 +33,30 @@ from dbtm.simplex.commit import planned_count, top
 
 # streams of random numbers; a sample's noise depends on (seed, sample index, round) only
 NOISE, CHOICE = 100, 101
-BUDGET = 2**30  # bytes of logits, and of what decoding makes of them, that may exist at once
+BUDGET = 2**30  # bytes of logits and decoding buffers that may exist at once
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A map as rounds evaluate it: its prior, embedded state to trunk state, and quality of proposed tokens."""
+    """A map as evaluated in rounds: its prior, embedded state to trunk state, and quality of proposed tokens."""
 
     model: TransportMap
     prior: Prior
     hidden: Callable[[Tensor], Tensor]
     quality: Callable[[Tensor, Tensor], Tensor]
-    recorder: Record | None = None  # where passes are replayed as CUDA graphs
-    by_loops: dict[int, Callable[[Tensor], Tensor]] = field(default_factory=dict)  # `hidden` of other depths
+    recorder: Record | None = None  # set if passes are replayed as CUDA graphs
+    by_loops: dict[int, Callable[[Tensor], Tensor]] = field(default_factory=dict)  # `hidden` by number of loops
 
     @classmethod
     def plain(cls, model: TransportMap) -> "Evaluator":
         return cls(model, Prior(model), lambda h: model.hidden(h)[0], model.quality_logits)
 
     def replayed(self, record: Record = record) -> "Evaluator":
-        """The same as CUDA graphs."""
+        """The same evaluator with CUDA graphs."""
         return Evaluator(self.model, self.prior, Replayed(self.hidden, record), Replayed(self.quality, record), record)
 
     def looped(self, loops: int) -> "Evaluator":
-        """The same with another number of loops of the blocks; 0: the network's own."""
+        """The same evaluator with another number of loops of the blocks; 0: the network's own."""
         if not loops or loops == self.model.config.loops:
             return self
         if loops not in self.by_loops:
@@ -74,14 +73,14 @@ def noise(model: TransportMap, key_B: Tensor, sigma: float) -> Noise:
 
 @torch.no_grad()
 def refine(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-    """Generate everything that is not given, in at most `options.nfe` network evaluations."""
+    """Generate all tokens that are not given, in at most `options.nfe` network evaluations."""
     model, hidden = network.model, watch.counted(network.hidden)
     active = torch.arange(len(given.tokens), device=given.tokens.device)
     tokens_BL, committed_BL = given.tokens.clone(), given.clean.clone()
     score_BL = committed_BL.float()
-    held: Tensor | None = None  # non-commit mode: the mask of what the last round holds, of the active samples
-    held_BL = given.clean.clone()  # the same of all
-    p: Tensor | None = None  # distributions of the last round, where this one reads them
+    held: Tensor | None = None  # non-commit mode: positions held by the last round, for active samples
+    held_BL = given.clean.clone()  # the same for all samples
+    p: Tensor | None = None  # distributions of the last round, if this one reads them
     noise_BR = given.keys(seed, NOISE, options.nfe)
     choice_BR = given.keys(seed, CHOICE, options.nfe) if options.draws else None
     by_position = spread(tokens_BL.shape[1], tokens_BL.device) if options.scorer == "spread" else None
@@ -128,28 +127,28 @@ def refine(network: Evaluator, given: Given, options: Options, seed: int, watch:
 
 
 class _Likely:
-    """The most likely tokens of a round and their probabilities, for those who look on; 0 where none was proposed."""
+    """The most likely tokens of a round and their probabilities, for the trace; 0 at positions without a proposal."""
 
     def __init__(self, shape: torch.Size, count: int, device: torch.device):
         self.tokens = torch.zeros(*shape, count, dtype=torch.int64, device=device)
         self.p = torch.zeros(*shape, count, device=device)
 
     def note(self, at: Tensor, logits: Tensor) -> None:
-        """Logits (N, V) of the flat positions `at`."""
+        """Record logits (N, V) of the flat positions `at`."""
         count = self.tokens.shape[-1]
         best = logits.float().softmax(-1).topk(min(count, logits.shape[-1]))
         self.tokens.view(-1, count)[at, : best.indices.shape[-1]] = best.indices
         self.p.view(-1, count)[at, : best.indices.shape[-1]] = best.values
 
     def of(self, active: Tensor, samples: int) -> tuple[Tensor, Tensor]:
-        """For all samples, of which the active ones took part in the round."""
+        """The result for all samples; only the active ones were in the round."""
         spread = (torch.zeros(samples, *x.shape[1:], dtype=x.dtype, device=x.device) for x in (self.tokens, self.p))
         tokens, p = (out.index_copy(0, active, x) for out, x in zip(spread, (self.tokens, self.p), strict=True))
         return tokens, p
 
 
 def embed_state(network: Evaluator, tokens: Tensor, known: Tensor, key_B: Tensor | None, options: Options) -> Tensor:
-    """Tokens where they are known, elsewhere fresh noise or, without a key, the prior's mean."""
+    """Embed known tokens; elsewhere fresh noise or, without a key, the prior's mean."""
     if key_B is None:
         return network.model.embed_known(tokens, known)
     noise_BLD = network.prior.draw(noise(network.model, key_B, options.sigma or 1.0))
@@ -166,9 +165,9 @@ def score_proposals(
     scorer: str,
     likely: _Likely | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Proposed tokens and their commit score, where nothing is committed; elsewhere the token that is there, and 1.
+    """Proposed tokens and their commit score at uncommitted positions; elsewhere the committed token, and 1.
 
-    Logits exist for as many positions at a time as the budget holds.
+    Logits are computed for as many positions at a time as fit the budget.
     """
     vocab, length = network.model.shape.vocab, tokens.shape[1]
     wide = torch.promote_types(trunk.dtype, torch.float32)
@@ -192,7 +191,7 @@ def score_proposals(
 
 
 def _bytes_per_logit(options: Options) -> int:
-    """An upper bound of what the head and `propose` take at their peak."""
+    """An upper bound of the peak memory of the head and `propose`."""
     if not options.temperature:
         return 32 if options.repetition_penalty else 12
     if options.top_p < 1:
@@ -201,15 +200,15 @@ def _bytes_per_logit(options: Options) -> int:
 
 
 def _fixed(x_BLV: Tensor, T_BLV: Tensor, held_BL: Tensor, free_BL: Tensor, tolerance: float) -> Tensor:
-    """(B,) bool: samples at a fixed point, which hold all that is generated and whose T(x) is x."""
+    """(B,) bool: samples at a fixed point, with all generated positions held and T(x) = x."""
     moved_BL = (T_BLV - x_BLV).abs().amax(-1) > tolerance
     return ~(free_BL & (moved_BL | ~held_BL)).any(-1)
 
 
 def _hold(score_BL: Tensor, clean_BL: Tensor, r: int, options: Options) -> Tensor:
-    """Non-commit mode: hold what scores above kappa, and at least a share r/k of what is generated.
+    """Non-commit mode: hold positions that score above kappa, and at least a share r/k of the generated ones.
 
-    The choice is made anew every round, so a held position may change; by round k all are held.
+    Every round chooses again, so a held position may change; by round k all are held.
     """
     free_BL = ~clean_BL
     count_B = (free_BL.sum(-1) * r + options.nfe - 1) // options.nfe

@@ -1,23 +1,24 @@
-"""Samplers that can change their mind: nothing is final until the answer confirms itself.
+"""Samplers that can revise tokens: nothing is final until the answer is confirmed.
 
-`revise` is a commit rule of its own. Every round proposes all positions, held ones too, and chooses anew what it holds:
+`revise` is a separate commit rule. Every round proposes all positions, including held ones, and chooses again which
+positions it holds:
 
     x <- noise, given tokens clean
     for r = 1 .. k:
         f <- map(x);  x_hat <- argmax f (or a sample);  q <- score of x_hat, everywhere
-        stop if everything was held and x_hat is what was held
-        H_r <- {q >= kappa} + the best ones, so that free * r / (k - 2) positions are held
+        stop if all positions were held and x_hat equals the held tokens
+        H_r <- {q >= kappa} + the best others, so that at least free * r / (k - 2) positions are held
         x <- x_hat on H_r, fresh noise elsewhere
 
-A self-conditioned map also reads T of the round before, everywhere, so that what was thought of a position is not lost
-when it is renoised.
+A self-conditioned map also reads the previous round's T at every position, so renoising a position does not lose the
+prediction there.
 
-`check` examines the answer of the paper's rule by two complementary looks: half of it is renoised and mapped again,
-then the other half. An answer that does not come back is drawn again from new noise, until two looks find nothing or
-the evaluations are spent. (To refine only what did not come back keeps its mistakes as context: the map then talks
-itself into a wrong answer that confirms itself.) A look is a network evaluation like any other.
+`check` tests the answer of the paper's rule with two complementary looks: it renoises a random half and maps it again,
+then the other half. If the tokens change, it draws the answer again from new noise, until two looks find no change or
+no evaluations are left. (Redrawing only the changed tokens would keep mistakes as context, and the map would confirm a
+wrong answer.) A look counts as a network evaluation.
 
-Both say of every sample whether its answer is stable.
+Both report for every sample whether its answer is stable.
 """
 
 from dataclasses import replace
@@ -34,18 +35,18 @@ from dbtm.sampling.watch import Watch
 from dbtm.simplex import commit
 from dbtm.simplex.commit import top
 
-LOOK, AGAIN, HALF = 102, 103, 104  # streams of random numbers: noise of looks, of rounds after them, and which half
+LOOK, AGAIN, HALF = 102, 103, 104  # streams of random numbers: noise of looks, of rounds after them, choice of half
 
 
 def held_count(free_B: Tensor, r: int, k: int) -> Tensor:
-    """How many positions round r of k holds at least: free * r / (k - 2), so that two rounds are left to confirm."""
+    """The least number of positions that round r of k holds: free * r / (k - 2), which leaves two rounds to confirm."""
     last = max(1, k - 2)
     return (free_B * min(r, last) + last - 1) // last
 
 
 @torch.no_grad()
 def revise(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-    """Generate everything that is not given, in at most `options.nfe` network evaluations."""
+    """Generate all tokens that are not given, in at most `options.nfe` network evaluations."""
     model, evaluate = network.model, watch.counted(network.hidden)
     active, p = torch.arange(len(given.tokens), device=given.tokens.device), None
     tokens_BL, held_BL = given.tokens.clone(), given.clean.clone()
@@ -81,7 +82,7 @@ def confirm(network: Evaluator, given: Given, options: Options, seed: int, watch
 @torch.no_grad()
 def check(network: Evaluator, given: Given, answer: Tensor, options: Options, seed: int, watch: Watch) -> Trace:
     """Confirm an answer (B, L) or find another, in at most `options.check` network evaluations."""
-    options = replace(options, temperature=0.0)  # an answer is compared with the most likely one
+    options = replace(options, temperature=0.0)  # compare the answer with the most likely tokens
     tokens_BL, stable_B = answer.clone(), given.clean.all(-1)
     active, left, turn = (~stable_B).nonzero().squeeze(-1), options.check, 0
     while left >= 2 and len(active):
@@ -112,7 +113,7 @@ def look_twice(
     watch: Watch,
     rows: Tensor,
 ) -> Tensor:
-    """Where an answer does not come back: a random half is renoised and mapped, then the other half, (B, L) bool."""
+    """Positions whose token changes if a random half is renoised and mapped, then the other half, (B, L) bool."""
     evaluate = watch.counted(network.hidden)
     half = rng.uniform(rng.fold(seed, HALF, given.index, turn), tokens.shape[1]) < 0.5
     doubted = torch.zeros_like(given.clean)
@@ -136,8 +137,8 @@ def again(
     seed: int,
     watch: Watch,
 ) -> Tensor:
-    """Draw some answers again, in so many rounds of the paper's rule, from new noise or, at the prior's mean, by new
-    choices.
+    """Draw some answers again, in so many rounds of the paper's rule, from new noise or, at the prior's mean, with new
+    random choices.
     """
     evaluate, tokens_BL = watch.counted(network.hidden), tokens_BL.clone()
     committed_BL = torch.ones_like(given.clean)

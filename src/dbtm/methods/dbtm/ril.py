@@ -1,18 +1,18 @@
-"""Refinement in the loop (alg:btm-ril): the map is supervised at the states that its own rounds visit.
+"""Refinement in the loop (alg:btm-ril): the map is supervised at the states visited by its own rounds.
 
     x_hat_0 = x0;  for r = 1 .. k:
-        T(x_hat_{r-1}) learns x1 (loss:ril-c, loss:ril-nc) and, where asked for, T(x_hat_{k-1}) (semi-r)
-        C_r <- C_{r-1} + what eq:commit-rule adds, by the probability of x1
+        T(x_hat_{r-1}) learns x1 (loss:ril-c, loss:ril-nc) and, optionally, T(x_hat_{k-1}) (semi-r)
+        C_r <- C_{r-1} + the positions added by eq:commit-rule, by the probability of x1
         x_hat_r <- x1 on C_r (commit), or T(x_hat_{r-1}) on C_r (non-commit); x0 elsewhere
-        where asked for, transport and anchor learn at I_t(C_r), the interpolant with the context that the rounds made
+        optionally, transport and anchor learn at I_t(C_r), the interpolant with the rollout's context
 
-Rows that hold the map's own choices (`own`) differ: x_hat_r has argmax T(x_hat_{r-1}) on C_r, right or wrong; C_r is
-chosen anew in every round, by the map's confidence; and all positions learn x1, held ones too. So the map sees contexts
-with mistakes in them, and learns to change its mind (the sampler's rule "revise"). Without `uncommit`, what such a row
-holds stays, as in the paper's rule.
+Rows with the map's own choices (`own`) differ: x_hat_r is argmax T(x_hat_{r-1}) on C_r, right or wrong; C_r is chosen
+again in every round, by the map's confidence; and all positions learn x1, including held ones. So the map reads
+contexts with mistakes and learns to correct them (the sampler's rule "revise"). Without `uncommit`, such a row keeps
+its tokens, as in the paper's rule.
 
-The rollout is the supervised pass itself, committed from its detached output: it costs no further pass. Only semi-r
-must know the last round before the first is learned: it walks ahead once without gradients, and without dropout.
+The rollout is the supervised pass itself, committed from its detached output, so it needs no further passes. Only
+semi-r needs the last round before the first is learned: it first runs the rollout without gradients and dropout.
 """
 
 from collections.abc import Iterator
@@ -35,44 +35,44 @@ if TYPE_CHECKING:
 
 
 class Ahead(NamedTuple):
-    """A rollout that was walked without gradients."""
+    """A rollout without gradients."""
 
     committed: list[Tensor]  # C_0 .. C_k
-    p: list[Tensor | None]  # what round 1 .. k holds or recalls
+    p: list[Tensor | None]  # distributions that rounds 1 .. k hold or recall
     end: SoftTarget  # T(x_hat_{k-1})
 
 
 def shared(embedded_BLD: Tensor) -> Tensor:
-    """A copy that several passes may be backpropagated to, one after the other."""
+    """A detached copy, to which several passes may backpropagate one after the other."""
     return embedded_BLD.detach().requires_grad_(embedded_BLD.requires_grad)
 
 
 def hand_on(embedded_BLD: Tensor, copy_BLD: Tensor) -> None:
-    """The gradient that the passes left at the copy, to where it was made from."""
+    """Backpropagate the passes' gradient at the copy to its source."""
     if copy_BLD.grad is not None:
         embedded_BLD.backward(copy_BLD.grad)
 
 
 @dataclass
 class Rollout:
-    """A rollout of depth k, and where it stands."""
+    """A rollout of depth k and its current state."""
 
     method: "DBTM"
     k: int
-    sample: int  # of a datum's rollouts
+    sample: int  # the number among a datum's rollouts
     state: State
     noise: Tensor | Noise
     noise_BLD: Tensor
     examples: Examples
-    start: Tensor  # (B, L) bool: clean from the beginning
+    start: Tensor  # (B, L) bool: clean from the start
     committed: Tensor  # (B, L) bool: C_{r-1}
-    own: Tensor | None = None  # (B, 1) bool: rows that hold the map's own choices
-    held: Tensor | None = None  # (B, L) what is held on C_{r-1}; None: x1
-    p: Tensor | None = None  # the round before, where it is held or recalled
-    embedded: Tensor | None = None  # x0 W under autograd, where several passes share `noise_BLD`, a detached copy
+    own: Tensor | None = None  # (B, 1) bool: rows with the map's own choices
+    held: Tensor | None = None  # (B, L) tokens held on C_{r-1}; None: x1
+    p: Tensor | None = None  # the previous round's distributions, if held or recalled
+    embedded: Tensor | None = None  # x0 W under autograd, if several passes share its detached copy `noise_BLD`
 
     def begin(self, r: int) -> None:
-        """What changes before a round: fewer rows, other noise."""
+        """Changes before a round: fewer rows, other noise."""
         ril = self.method.settings.ril
         if r == 2 and ril.later_fraction < 1:
             self.examples = self.examples.first(ril.later_fraction)
@@ -87,21 +87,21 @@ class Rollout:
                 self.embedded, self.noise_BLD = self.noise_BLD, shared(self.noise_BLD)
 
     def end(self) -> None:
-        """After a round has been backpropagated: its noise's gradient goes to the embedding."""
+        """After a round's backward pass: pass its noise's gradient to the embedding."""
         if self.embedded is not None:
             hand_on(self.embedded, self.noise_BLD)
             self.embedded = None
 
     def stream(self, name: int, r: int) -> tuple[int, ...]:
-        """Random numbers of a round."""
+        """The random stream of a round."""
         return (name, self.k, r, self.sample) if self.sample else (name, self.k, r)
 
     def open(self) -> Tensor:
-        """(B, L) bool: the positions to be proposed, which count unless only those count that remain."""
+        """(B, L) bool: the proposed positions; they have a loss, unless only the remaining ones do."""
         return ~self.examples.prompt & ~self.settled(self.committed if self.method.settings.ril.commit else self.start)
 
     def settled(self, committed: Tensor) -> Tensor:
-        """What is final of some commits: nothing but the start where rows hold their own choices."""
+        """The final positions among some commits: only the start in rows with the map's own choices."""
         return committed if self.own is None else committed & (~self.own | self.start)
 
     def rows(self) -> Tensor:
@@ -115,12 +115,12 @@ class Rollout:
         known = self.start if holding else self.committed
         now = State(self.state.tokens, self.state.alpha, self.noise).at_noise(known, self.held)
         h, _ = network.embed(now, self.noise_BLD)
-        if holding and self.p is not None:  # confident positions hold their distribution
+        if holding and self.p is not None:  # committed positions hold their distribution
             h = torch.where((self.committed & ~self.start)[..., None], network.embed_noise(self.p), h)
         return network.hidden(network.condition(h, self.p))[0]
 
     def remember(self, trunk: Tensor, r: int) -> None:
-        """Keep the distributions that the next round holds or recalls."""
+        """Store the distributions that the next round holds or recalls."""
         network = self.method.network
         if (not self.method.settings.ril.commit or network.recall is not None) and r < self.k:
             with torch.no_grad():
@@ -130,7 +130,7 @@ class Rollout:
         return self.method.read_head(trunk, None, self.state.tokens, beta * 0, beta, rows)
 
     def look(self, trunk: Tensor, rows: Tensor) -> HeadLosses:
-        """What the head predicts, with nothing to learn from it."""
+        """The head's predictions, without a loss."""
         with torch.no_grad():
             return self.read(trunk, torch.zeros_like(self.committed, dtype=self.method.noise_dtype), rows)
 
@@ -144,7 +144,7 @@ class Rollout:
         return torch.where(self.own, commit(read.confidence, kept, r, self.k, kappa), committed)
 
     def go_on(self, read: HeadLosses, committed: Tensor) -> None:
-        """To C_r, and what it holds."""
+        """Move to C_r and its held values."""
         if self.own is not None:
             chosen = read.argmax
             if self.held is not None and not self.method.settings.ril.uncommit:
@@ -154,7 +154,7 @@ class Rollout:
 
     @torch.no_grad()
     def walk(self, r: int) -> Tensor:
-        """A round that nothing is learned from; returns its trunk."""
+        """A round without a loss; returns its trunk state."""
         rows, trunk = self.rows(), self.trunk()
         self.remember(trunk, r)
         read = self.look(trunk, rows)
@@ -172,7 +172,7 @@ def ril_parts(
     semigroup: bool = False,
     only: int = 0,
 ) -> Iterator[Part]:
-    """One rollout of depth k, a datum's `sample`-th; `only` is the one round to be supervised, 0 for all."""
+    """One rollout of depth k, a datum's `sample`-th; `only` is the one supervised round, 0: all."""
     ril, start = method.settings.ril, method.rollout_start(examples)
 
     own = None
@@ -204,7 +204,7 @@ def _supervised(rollout: Rollout, r: int, ahead: Ahead | None) -> Part:
     count, counted = rollout.examples.count(), rollout.open()
     open_BL, rows, trunk = counted, rollout.rows(), rollout.trunk()
     rollout.remember(trunk, r)
-    if ril.commit and ril.supervise == "remaining":  # known only after a look at the scores
+    if ril.commit and ril.supervise == "remaining":  # known only from the scores
         after = ahead.committed[r] if ahead is not None else rollout.commits(rollout.look(trunk, rows), r)
         counted = counted & ~rollout.settled(after)
     beta = method.weights["ril"] * share * (1 / count) * counted
@@ -226,7 +226,7 @@ def _supervised(rollout: Rollout, r: int, ahead: Ahead | None) -> Part:
 
 
 def _with_semi_r(rollout: Rollout, part: Part, trunk: Tensor, counted: Tensor, end: SoftTarget) -> Part:
-    """CE(T(x_hat_{r-1}), sg T(x_hat_{k-1})) at the same state, beside what the data teaches there."""
+    """CE(T(x_hat_{r-1}), sg T(x_hat_{k-1})) at the same state, in addition to the loss with the data."""
     method, count, share = rollout.method, rollout.examples.count(), 1 / rollout.method.settings.ril.samples
     beta = method.weights["semi_r"] * share * (1 / count) * counted
     h, rows = trunk.flatten(0, 1), method.rows(counted)
@@ -237,7 +237,7 @@ def _with_semi_r(rollout: Rollout, part: Part, trunk: Tensor, counted: Tensor, e
 
 @torch.no_grad()
 def look_ahead(rollout: Rollout) -> Ahead:
-    """The whole rollout without gradients and dropout: its states are those that the losses then share."""
+    """The whole rollout without gradients and dropout; the losses then use its states."""
     network, training = rollout.method.network, rollout.method.network.training
     network.eval()
     committed, held = [], []
@@ -249,12 +249,12 @@ def look_ahead(rollout: Rollout) -> Ahead:
     committed.append(rollout.committed)
     network.train(training)
     tokens = rollout.state.tokens.flatten()
-    nothing = torch.zeros_like(tokens, dtype=torch.bool)  # no token is kept: the target is the map's own everywhere
+    nothing = torch.zeros_like(tokens, dtype=torch.bool)  # no token is kept: the target is T everywhere
     return Ahead(committed, held, SoftTarget(trunk.flatten(0, 1), tokens, nothing, network.head))
 
 
 def _at_context(rollout: Rollout, r: int) -> Part:
-    """Transport and anchor at I_t(C_r), for a time of its own (app:on-policy-rollouts)."""
+    """Transport and anchor at I_t(C_r), at a separate random time (app:on-policy-rollouts)."""
     method, lambdas, examples = rollout.method, rollout.method.weights, rollout.examples
     committed, count, share = rollout.committed, examples.count(), 1 / method.settings.ril.samples
     t_B = rng.uniform(rng.fold(examples.sample_key, *rollout.stream(CONTEXT_TIME, r)), 1)[:, 0].to(method.noise_dtype)

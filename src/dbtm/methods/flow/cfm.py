@@ -1,9 +1,9 @@
-"""CFM: categorical flow maps, a denoiser and the map's equation in its end time (Lagrangian), without a teacher.
+"""CFM: categorical flow maps, trained by a denoiser and the map's equation in its end time (Lagrangian), no teacher.
 
     (1 - t) dX_{s,t}/dt + X_{s,t} = delta_{t,t}(X_{s,t})
 
-Its left side holds the derivative of the network by the end time, and the loss has a gradient through it: the trunk
-runs in forward mode under autograd. It is the only method here that needs that.
+Its left side contains the derivative of the network with respect to the end time, and the loss has a gradient through
+it. So the trunk runs in forward mode under autograd; only this method needs that.
 """
 
 from collections.abc import Iterator
@@ -35,19 +35,19 @@ from dbtm.simplex import State
 from dbtm.simplex.flowmap import advance
 
 NOISE, END, START = 71, 72, 73  # streams of random numbers of training
-EVERY = 4  # one row in so many learns the map, the others the denoiser
+EVERY = 4  # one of this many rows learns the map, the others the denoiser
 
 
 @dataclass(frozen=True)
 class Config(FlowConfig):
-    """Weights of the terms."""
+    """Settings of the terms' weights."""
 
     name: ClassVar[str] = "cfm"
 
     logit_cap: float = 0.0
     """tanh cap on the logits before the softmax; 0 is off."""
     map_weight: float = 1.0
-    """Weight of the map's term, the mean squared residual per token, beside the denoiser's cross-entropy."""
+    """Weight of the map's term, the mean squared residual per token, relative to the denoiser's cross-entropy."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -55,17 +55,17 @@ class Config(FlowConfig):
 
     def check(self, run: RunConfig) -> None:
         if run.model.backbone == "delta":
-            raise UsageError("'cfm' differentiates through a derivative, which model.backbone=delta has no form for")
+            raise UsageError("'cfm' differentiates through a derivative, which model.backbone=delta does not support")
 
 
 @dataclass(frozen=True)
 class Options(MapOptions):
-    """Steps of the map, even in t."""
+    """Steps of the map, evenly spaced in t."""
 
 
 @register_method
 class CFM(Method[Config, Options]):
-    """Cross-entropy on three quarters of the rows, the Lagrangian residual on the others, each a mean of its own."""
+    """Cross-entropy on three quarters of the rows, the Lagrangian residual on the others, each with a separate mean."""
 
     name = "cfm"
 
@@ -80,7 +80,7 @@ class CFM(Method[Config, Options]):
     def split(self, examples: Examples) -> tuple[Tensor, Tensor]:
         """Rows of the denoiser, and of the map."""
         n, device = len(examples.tokens), examples.tokens.device
-        if n % EVERY:  # a micro-batch that may start anywhere
+        if n % EVERY:  # a micro-batch may start at any row of the batch
             fourth = places(examples) % EVERY == EVERY - 1
             return (~fourth).nonzero().squeeze(-1), fourth.nonzero().squeeze(-1)
         rows = torch.arange(n).view(-1, EVERY)
@@ -88,7 +88,7 @@ class CFM(Method[Config, Options]):
 
     def check_sharding(self) -> None:
         raise UsageError(
-            "'cfm' differentiates through a derivative, which FSDP2 has no form for: set train.layout=replicate"
+            "'cfm' differentiates through a derivative, which FSDP2 does not support: set train.layout=replicate"
         )
 
     def parts(self, examples: Examples) -> Iterator[Part]:
@@ -100,7 +100,7 @@ class CFM(Method[Config, Options]):
             yield self.map_part(examples, two, s_B[two], t_B[two])
 
     def state(self, examples: Examples, rows: Tensor, s_B: Tensor) -> tuple[State, Tensor]:
-        """The interpolant of some rows, and what is not given in them."""
+        """The interpolant of some rows, and the mask of their tokens that are not given."""
         free = ~examples.prompt[rows]
         noise = noise_of(self.network, examples.key(NOISE)[rows])
         return State(examples.tokens[rows], ((1 - s_B)[:, None] * free).to(noise.dtype), noise), free
@@ -144,7 +144,7 @@ class CFM(Method[Config, Options]):
         return self.network.hidden(h, times=(s_B, t_B - s_B))[0]
 
     def read_with_rate(self, h: Tensor, s_B: Tensor, t_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The trunk state and its derivative by t, both under autograd: forward mode through plain operations."""
+        """The trunk state and its derivative in t, both under autograd: forward mode with plain operations."""
         with torch.compiler.set_stance("force_eager"), force("reference"), forward_ad.dual_level():
             distance = (t_B - s_B).to(torch.promote_types(h.dtype, torch.float32))
             moving = forward_ad.make_dual(distance, torch.ones_like(distance))
@@ -158,7 +158,7 @@ class CFM(Method[Config, Options]):
         return Prior(network)
 
     def sample(self, network: Prior, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k steps of the map, even in t; the last one's most likely token is the answer."""
+        """k steps of the map, evenly spaced in t; the most likely tokens of the last step are the result."""
         grid = [i / options.nfe for i in range(options.nfe + 1)]
         steps = map_steps(grid, lambda s, t: (s, t - s), options.churn, options.churn_form)
         return walk(Readout(network.model, self.settings.logit_cap), network, given, options, seed, watch, steps)

@@ -1,10 +1,11 @@
-"""DFM: discrete flow maps: a denoiser, and a map delta_{s,t} that agrees with it, by two steps or by a derivative.
+"""DFM: discrete flow maps: a denoiser, and a map delta_{s,t} consistent with it, by two steps or by a derivative.
 
-    dfm      (PSD)  delta_{s,t} learns two shorter steps of the network itself, as in FMLM; where the gradient of this
-                    term points against that of the denoiser, its component along it is taken out
-    dfm-esd  (ESD)  delta_{s,t} learns what its derivative along the flow says it should be (`simplex.flowmap.eulerian`)
+    dfm      (PSD)  delta_{s,t} learns two shorter steps of the network itself, as in FMLM; if the gradient of this
+                    term conflicts with that of the denoiser, its component along it is removed
+    dfm-esd  (ESD)  delta_{s,t} learns the target from its derivative along the flow (`simplex.flowmap.eulerian`)
 
-No code is published. Open points are read as in FMLM: pairs of times, share of the diagonal, middle, and the whole way.
+No code is published. Unspecified choices follow FMLM: pairs of times, share of the diagonal, middle time, and the share
+of steps from noise to data.
 """
 
 from collections.abc import Iterator
@@ -38,10 +39,10 @@ from dbtm.simplex.flowmap import eulerian
 from dbtm.theory.clock import RecoveryClock
 
 NOISE = 61  # stream of random numbers of training
-FLOOR = 1e-4  # least argument of the logarithm of the Eulerian target, below which a position is left out
+FLOOR = 1e-4  # least argument of the logarithm of the Eulerian target; positions below it are left out
 LINEAR = 0.1  # share of linear time in the clock
 HIDDEN = 32  # width of the learned weight's network
-DENOISER = 0.8  # share of a run that learns the denoiser alone: a map that learns with it from the beginning collapses
+DENOISER = 0.8  # share of a run that trains only the denoiser: a map trained with it from the start collapses
 
 
 class MixedClock:
@@ -75,24 +76,24 @@ class WeightedBackbone(Backbone):
 
 @dataclass(frozen=True)
 class Config(MapConfig):
-    """When the map starts, and the weights of both terms."""
+    """Settings of the map's start and of the weights of both terms."""
 
     name: ClassVar[str] = "dfm"
 
     logit_cap: float = 0.0
     """tanh cap on the logits before the softmax; 0 is off."""
     start: int | None = None
-    """Step from which on half of the rows learn the map; before it all of them learn the denoiser. null: the last fifth
-    of the run."""
+    """First step at which half of the rows learn the map; before it all learn the denoiser. null: start of the last
+    fifth of the run."""
     c: float = 0.01
-    """Denoiser's adaptive weight, (|prediction - token|^2 + c)^-r."""
+    """Constant c of the denoiser's adaptive weight, (|prediction - token|^2 + c)^-r."""
     r: float = 0.5
     """Exponent of the adaptive weights; 0 is off."""
     map_c: float = 1.0
-    """ESD: the same constant of the map's adaptive weight. With the published example, 1e-6, an error of any size has a
-    gradient of unit length."""
+    """ESD: constant c of the map's adaptive weight. With the published example, 1e-6, the gradient has unit norm for an
+    error of any size."""
     surgery: bool = True
-    """PSD: take out the map's gradient along the denoiser's where they point against each other."""
+    """PSD: remove the component of the map's gradient along the denoiser's if they conflict."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -104,12 +105,12 @@ class Config(MapConfig):
 
 @dataclass(frozen=True)
 class Options(MapOptions):
-    """Steps of the map, even in the clock."""
+    """Steps of the map, evenly spaced in the clock."""
 
 
 @register_method
 class DFM(Method[Config, Options]):
-    """Progressive self-distillation: two steps of the network in place of one."""
+    """Progressive self-distillation: one step of the network learns two of its own."""
 
     name = "dfm"
     network: WeightedBackbone
@@ -127,7 +128,7 @@ class DFM(Method[Config, Options]):
     def check_start(self, initialised: bool) -> None:
         super().check_start(initialised)
         if self.settings.start is None and self.config.train.steps > MOST_STEPS:
-            raise UsageError("a run by the clock has no last fifth: set method.start, the map's first step")
+            raise UsageError("a run with a time limit has no known last fifth: set method.start, the map's first step")
 
     def phase(self, step: int) -> tuple[int, ...]:
         """Whether the map is trained."""
@@ -167,7 +168,7 @@ class DFM(Method[Config, Options]):
         return self.settings.surgery
 
     def state(self, examples: Examples, rows, s_B: Tensor) -> tuple[State, Tensor]:
-        """The interpolant of some rows at linear times, and what is not given in them."""
+        """The interpolant of some rows at linear times, and the mask of their tokens that are not given."""
         free = ~examples.prompt[rows]
         noise = noise_of(self.network, examples.key(NOISE))[rows]
         return State(examples.tokens[rows], ((1 - s_B)[:, None] * free).to(noise.dtype), noise), free
@@ -202,12 +203,12 @@ class DFM(Method[Config, Options]):
         w_B: Tensor,
         adaptive: tuple[float, float] | None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """exp(-w) KL + w, of all tokens that are not given."""
+        """exp(-w) KL + w, for all tokens that are not given."""
         visited, count = self.rows(free), examples.count()
         beta, w_BL = free / count, w_B[:, None]
         scaled = beta * (-w_BL).exp().detach()
         loss, per_token = readout.loss(trunk, target, scaled, visited, divergence=True, adaptive=adaptive)
-        learned = (beta * ((-w_BL).exp() * per_token + w_BL)).sum()  # moves w alone; the loss above, the network
+        learned = (beta * ((-w_BL).exp() * per_token + w_BL)).sum()  # trains only w; the loss above trains the network
         terms = {"map": losses.total(per_token * free, count), "weight": w_B.detach().mean()}
         return loss - loss.detach() + learned, terms
 
@@ -220,7 +221,7 @@ class DFM(Method[Config, Options]):
         return Prior(network)
 
     def sample(self, network: Prior, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k steps of the map, even in the clock; the last one's most likely token is the answer."""
+        """k steps of the map, evenly spaced in the clock; the most likely tokens of the last step are the result."""
         grid = self.clock.t(torch.arange(options.nfe + 1, dtype=torch.float64) / options.nfe).tolist()
         steps = map_steps(grid, lambda s, t: (s, t), options.churn, options.churn_form)
         return walk(Readout(network.model, self.settings.logit_cap), network, given, options, seed, watch, steps)
@@ -228,7 +229,7 @@ class DFM(Method[Config, Options]):
 
 @register_method
 class EulerianDFM(DFM):
-    """Eulerian self-distillation: the target holds a derivative of the network along the flow, and no gradient."""
+    """Eulerian self-distillation: the target uses a derivative of the network along the flow, without gradient."""
 
     name = "dfm-esd"
     weight_inputs = 2  # of (s, t)
@@ -257,8 +258,8 @@ class EulerianDFM(DFM):
     def target(
         self, readout: Readout, now: Tensor, trunk: Tensor, dtrunk: Tensor, s_B: Tensor, t_B: Tensor, left_out: Tensor
     ) -> Target:
-        """The Eulerian target. Where the logarithm's argument is too small, a position is its own target, which has no
-        gradient and no divergence, and is counted in `left_out`.
+        """The Eulerian target. If the logarithm's argument is too small, a position is its own target, without gradient
+        and divergence, and is counted in `left_out`.
         """
         length, head = trunk.shape[1], readout.network.head
         now, trunk, dtrunk = (x.flatten(0, 1) for x in (now, trunk, dtrunk))
@@ -279,10 +280,10 @@ class EulerianDFM(DFM):
 
 
 def without_conflict(first: Tensor, second: Tensor, parameters: list[nn.Parameter]) -> tuple[Tensor, Tensor]:
-    """(loss, conflict): a loss of the value first + second whose gradient is that of the first, plus that of the second
-    without its component along the first where their inner product is negative (conflict = 1).
+    """(loss, conflict): a loss of value first + second whose gradient is that of the first plus that of the second; if
+    their inner product is negative (conflict = 1), the second's component along the first is removed.
 
-    Both gradients are computed here, for one micro-batch; the loss hands them on.
+    Both gradients are computed here, for one micro-batch; backward through the loss returns them.
     """
     leaves = [p for p in parameters if p.requires_grad]
     one, two = (

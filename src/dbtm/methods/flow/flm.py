@@ -1,8 +1,8 @@
 """FLM: a flow from Gaussian noise to one-hot tokens, x_t = (1 - t) noise + t e_x, by its denoiser D = E[e_x | x_t].
 
-Times are even in the recovery clock tau (`theory.clock`), and the network is given tau. The sampler follows
-dx/dt = (D - x) / (1 - t) by Euler steps. Its first evaluation sees nothing but noise, where D is the law of each
-position alone: with one evaluation every sample holds the most frequent token of every position.
+Times are uniform in the recovery clock tau (`theory.clock`), and the network reads tau. The sampler integrates
+dx/dt = (D - x) / (1 - t) by Euler steps. Its first evaluation reads pure noise, where D is the marginal distribution of
+each position: with one evaluation every sample has the most frequent token at every position.
 """
 
 from collections.abc import Iterator
@@ -27,24 +27,24 @@ from dbtm.simplex import State
 from dbtm.theory.clock import RecoveryClock
 
 NOISE, TIME = 21, 22  # streams of random numbers of training
-EPS = 1e-5  # of the published Euler step, (D - x) / (1 - t + eps)
+EPS = 1e-5  # in the published Euler step, (D - x) / (1 - t + eps)
 
 
 @dataclass(frozen=True)
 class Config(FlowConfig):
-    """The denoiser's loss."""
+    """Settings of the denoiser's loss."""
 
     name: ClassVar[str] = "flm"
 
 
 @dataclass(frozen=True)
 class Options(FlowOptions):
-    """Euler steps, even in the recovery clock."""
+    """Euler steps, evenly spaced in the recovery clock."""
 
 
 @register_method
 class FLM(Method[Config, Options]):
-    """Cross-entropy of the token, at every time alike."""
+    """Cross-entropy of the token, with equal weight at all times."""
 
     name = "flm"
 
@@ -71,14 +71,14 @@ class FLM(Method[Config, Options]):
         yield Part(loss, {"cross_entropy": losses.total(per_token * free, count)})
 
     def conditioned(self, h: Tensor, tau_B: Tensor, examples: Examples) -> Tensor:
-        """What the network reads beside the state: nothing."""
+        """Hook for subclasses to add inputs to the state; here the state alone."""
         return h
 
     def evaluator(self, network: Backbone, replay: bool) -> Prior:
         return Prior(network)
 
     def sample(self, network: Prior, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k evaluations at tau = 0, 1/k, ..., (k - 1)/k; the last one's prediction is the answer."""
+        """k evaluations at tau = 0, 1/k, ..., (k - 1)/k; the prediction of the last one is the result."""
         readout = Readout(network.model, self.settings.logit_cap)
         return walk(readout, network, given, options, seed, watch, self.steps(options.nfe))
 
@@ -96,5 +96,5 @@ def euler(share: float):
 
 
 def noise_share(t_B: Tensor, free_BL: Tensor, dtype: torch.dtype) -> Tensor:
-    """1 - t at positions that are not given, 0 at those that are, (B, L)."""
+    """1 - t at positions that are not given, 0 at given ones, (B, L)."""
     return ((1 - t_B)[:, None] * free_BL).to(dtype)

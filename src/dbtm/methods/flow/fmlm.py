@@ -1,7 +1,8 @@
 """FMLM: the map along FLM's flow, distilled into one network of two times, delta_{s,t} (`simplex.flowmap`).
 
 Half of the rows have s = t and learn the denoiser of a frozen FLM (or, without a teacher, the data); the others learn
-delta_{s,t} from two shorter steps of the network itself. With the exact map every number of steps gives the data's law.
+delta_{s,t} from two shorter steps of the network itself. With the exact map, any number of steps gives the data's
+distribution.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,32 +32,32 @@ from dbtm.simplex.flowmap import churn_target, churned, renoised
 from dbtm.theory.clock import RecoveryClock
 
 NOISE = 51  # stream of random numbers of training
-Times = Callable[[float, float], tuple[float, ...]]  # from the linear times of a step to what the network is given
-SECOND_TIME = ("trunk.time.up.1.", "trunk.time.down.1.")  # what a network of one time lacks
+Times = Callable[[float, float], tuple[float, ...]]  # from the linear times of a step to the network's time inputs
+SECOND_TIME = ("trunk.time.up.1.", "trunk.time.down.1.")  # parameters missing in a network with one time
 
 
 @dataclass(frozen=True)
 class Config(MapConfig):
-    """Who teaches the diagonal, and where the student starts."""
+    """Settings of the teacher of the diagonal and of the student's initial weights."""
 
     name: ClassVar[str] = "fmlm"
 
     diagonal: Literal["teacher", "data"] = "teacher"
-    """What rows with s = t learn: the distributions of a frozen FLM, or, without a teacher, the data."""
+    """Target of rows with s = t: the distributions of a frozen FLM, or, without a teacher, the data."""
     student: Literal["teacher", "random"] = "teacher"
-    """Where the student's weights come from: the teacher's, or from scratch."""
+    """The student's initial weights: the teacher's, or from scratch."""
 
 
 @dataclass(frozen=True)
 class Options(FlowOptions):
-    """Steps of the map, even in the recovery clock."""
+    """Steps of the map, evenly spaced in the recovery clock."""
 
     nfe: int = 4
     """Network evaluations: steps of the map."""
     churn: float = 0.0
-    """Share of the noise that every step but the last draws anew, 0 to 1."""
+    """Share of the noise that every step but the last redraws, 0 to 1."""
     churn_form: Literal["published", "exact"] = "published"
-    """How: as published, or such that the law of the state stays exact for every share."""
+    """How to redraw: as published, or such that the state's distribution stays exact for every share."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -65,12 +66,12 @@ class Options(FlowOptions):
 
 @register_method
 class FMLM(Method[Config, Options]):
-    """A teacher's denoiser on the diagonal s = t, two steps in place of one off it."""
+    """Learns a teacher's denoiser on the diagonal s = t, and two of its own steps off it."""
 
     name = "fmlm"
     needs = frozenset({"teacher"})
     teacher = "flm"
-    left_behind: ClassVar[frozenset[str]] = frozenset()  # weights of the teacher that the student has no place for
+    left_behind: ClassVar[frozenset[str]] = frozenset()  # weights of the teacher that the student lacks
 
     def __init__(self, config: RunConfig):
         super().__init__(config)
@@ -99,15 +100,15 @@ class FMLM(Method[Config, Options]):
     # -- the teacher -----------------------------------------------------------------------------------------------
 
     def check_teacher(self, saved: RunConfig) -> None:
-        """An FLM of the same cap: the cap is part of the teacher, but not among its weights."""
+        """The teacher must be an FLM with the same cap, which its weights do not include."""
         super().check_teacher(saved)
         cap = saved.method.logit_cap  # type: ignore[attr-defined]
         if cap != self.settings.logit_cap:
             raise UsageError(f"the teacher was trained with method.logit_cap={cap}: set it for the student too")
 
     def adopt(self, weights: dict[str, Tensor]) -> None:
-        """The teacher takes the weights, and the student too unless it starts from scratch. The embedding of its second
-        time starts at zero.
+        """Load the weights into the teacher, and into the student unless it starts from scratch. The embedding of the
+        student's second time starts at zero.
         """
         for teacher in self.frozen.values():
             teacher.load_state_dict(weights)
@@ -119,7 +120,7 @@ class FMLM(Method[Config, Options]):
     # -- training --------------------------------------------------------------------------------------------------
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """Mean cross-entropy of the tokens that are not given, towards both kinds of target."""
+        """Mean cross-entropy of the tokens that are not given, with both kinds of target."""
         network, tokens, free = self.network, examples.tokens, ~examples.prompt
         readout = Readout(network, self.settings.logit_cap)
         pairs = draw_pairs(examples, self.config.train.batch, self.settings.edge)
@@ -144,7 +145,7 @@ class FMLM(Method[Config, Options]):
 
     @torch.no_grad()
     def taught(self, state: State, pairs: Pairs) -> Target:
-        """The teacher's distributions on the rows with one time."""
+        """The teacher's distributions on the rows with s = t."""
         teacher = self.frozen["teacher"]
         h, _ = teacher.embed(state.rows(pairs.same))
         trunk = teacher.hidden(h, times=(pairs.s[pairs.same],))[0].flatten(0, 1)
@@ -157,7 +158,7 @@ class FMLM(Method[Config, Options]):
         return Prior(network)
 
     def sample(self, network: Prior, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """k steps between tau = 0, 1/k, ..., 1; the last one's most likely token is the answer."""
+        """k steps between tau = 0, 1/k, ..., 1; the most likely tokens of the last step are the result."""
         readout = Readout(network.model, self.settings.logit_cap)
         grid, tau = self.clock.t(torch.arange(options.nfe + 1, dtype=torch.float64) / options.nfe), self.clock.tau
         steps = map_steps(grid.tolist(), lambda s, t: (tau(s), tau(t)), options.churn, options.churn_form)
@@ -165,7 +166,7 @@ class FMLM(Method[Config, Options]):
 
 
 def map_steps(grid: list[float], times: Times, churn: float = 0.0, form: str = "published") -> Iterator[Step]:
-    """Steps of a map along a grid of linear times from 0 to 1; `times` is what the network is given for a step."""
+    """Steps of a map along a grid of linear times from 0 to 1; `times` gives the network's time inputs for a step."""
     for now, after in pairwise(grid):
         if after == grid[-1]:
             yield Step(times(now, 1.0), None, 1.0)
@@ -182,7 +183,7 @@ def _move(now: float, after: float) -> Move:
 
 
 def _churn(now: float, reached: float, after: float, churn: float, form: str) -> Move:
-    """A step further than `after`, and back to it by fresh noise."""
+    """A step beyond `after`, and back to it by fresh noise."""
     if form == "exact":
         go = _move(now, reached)
         return lambda h, mean, fresh: renoised(go(h, mean, fresh), fresh().to(h.dtype), reached, after)

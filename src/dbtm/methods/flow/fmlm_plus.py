@@ -1,4 +1,4 @@
-"""FMLM+: a flow map with a time for every token, trained without a teacher, sampled by posterior refinement.
+"""FMLM+: a flow map with a time per token, trained without a teacher, sampled by posterior refinement.
 
 Some tokens of a sequence are clean context, at time 1; the others share a step s -> t, in linear time. Half of the rows
 have s = t and learn the data; the others learn delta_{s,t} from two shorter steps of the network itself.
@@ -33,24 +33,24 @@ FRESH, CHOICE = 241, 242  # and of the sampler
 
 @dataclass(frozen=True)
 class Config(MapConfig):
-    """Which tokens are clean, and which rows go all the way."""
+    """Settings of clean tokens and pairs of times."""
 
     name: ClassVar[str] = "fmlm-plus"
 
     context: bool = True
-    """Show some tokens clean: a share that is drawn for every sequence, evenly from 0 to 1."""
+    """Keep some tokens clean as context: a share drawn per sequence, uniformly from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Options(FlowOptions):
-    """Rounds of posterior refinement: map noise to tokens, keep the surest, draw new noise for the rest."""
+    """Rounds of posterior refinement: map noise to tokens, keep the most confident, draw new noise for the rest."""
 
     nfe: int = 4
     """Network evaluations: rounds x substeps."""
     substeps: int = 1
-    """Evaluations per round: steps from noise to tokens, even in t."""
+    """Evaluations per round: steps from noise to tokens, evenly spaced in t."""
     threshold: float = 0.999
-    """Tokens of at least this probability are kept, whatever their number."""
+    """Keep all tokens of at least this probability."""
     top_k: int = 0
     """Keep so many tokens per round instead of an even share; 0 is off."""
 
@@ -67,7 +67,7 @@ class Options(FlowOptions):
 
 
 def two_time_network(method: Method, per_token: bool) -> Backbone:
-    """A network of two times, which takes no notice of the second one before it is trained."""
+    """A network of two times, which ignores the second one before training."""
     network = Backbone(method.shape, method.config.model, times=2, per_token=per_token, sum_first=True)
     second = network.trunk.time.down[1]
     assert isinstance(second, nn.Linear)
@@ -77,7 +77,7 @@ def two_time_network(method: Method, per_token: bool) -> Backbone:
 
 @register_method
 class FMLMPlus(Method[Config, Options]):
-    """The data on the diagonal s = t, two steps in place of one off it."""
+    """Learns the data on the diagonal s = t, and two of its own steps off it."""
 
     name = "fmlm-plus"
 
@@ -92,8 +92,8 @@ class FMLMPlus(Method[Config, Options]):
         return examples.prompt | (rng.uniform(examples.key(CONTEXT), examples.tokens.shape[1]) < f_B[:, None])
 
     def parts(self, examples: Examples) -> Iterator[Part]:
-        """Cross-entropy of the tokens that are not clean, divided by the number that is expected of them: half of those
-        that are not given.
+        """Cross-entropy of the tokens that are not clean, divided by their expected number: half of those that are not
+        given.
         """
         network, tokens, clean = self.network, examples.tokens, self.clean(examples)
         readout = Readout(network, self.settings.logit_cap)
@@ -120,7 +120,7 @@ class FMLMPlus(Method[Config, Options]):
         _ = options.rounds  # refuses a budget that does not divide
 
     def sample(self, network: Prior, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
-        """A sample whose tokens are all kept leaves the batch. The last round keeps all that is left."""
+        """A sample whose tokens are all kept leaves the batch. The last round keeps all remaining tokens."""
         rounds, length = options.rounds, given.tokens.shape[1]
         tokens_BL, kept_BL, score_BL = given.tokens.clone(), given.clean.clone(), given.clean.float()
         noise_BR, choice_BR = given.keys(seed, FRESH, rounds), given.keys(seed, CHOICE, rounds)
@@ -138,7 +138,7 @@ class FMLMPlus(Method[Config, Options]):
             tokens_BL[active], kept_BL[active] = proposed, now
             if watch.tracing:
                 score_BL[active] = torch.where(kept, score_BL[active], found.top.float())
-                for _ in range(options.substeps):  # a round of the trace per evaluation, as everywhere
+                for _ in range(options.substeps):  # one round of the trace per evaluation, as in all samplers
                     watch.round(tokens_BL, kept_BL, score_BL, time=1.0)
             active = active[~now.all(-1)]
         return watch.trace(tokens_BL, given.clean)
@@ -160,7 +160,7 @@ class FMLMPlus(Method[Config, Options]):
         watch: Watch,
         active: Tensor,
     ) -> Prediction:
-        """From noise to a prediction in `substeps` evaluations; what is kept stays clean."""
+        """From noise to a prediction in `substeps` evaluations; kept tokens stay clean."""
         network, n = readout.network, options.substeps
         read = watch.counted(lambda h, times: network.hidden(h, times=times)[0])
         clean_BLD = network.embed_tokens(tokens)

@@ -1,4 +1,4 @@
-"""Settings and options that all flows share."""
+"""Settings and options common to all flows."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from dbtm.simplex import Noise
 
 @dataclass(frozen=True)
 class FlowConfig(MethodConfig):
-    """A network whose logits are capped."""
+    """A network with capped logits."""
 
     logit_cap: float = 30.0
     """tanh cap on the logits before the softmax; 0 is off."""
@@ -27,7 +27,7 @@ class MapConfig(FlowConfig):
     """A map of two times, trained on pairs of them (`pairs.draw_pairs`)."""
 
     edge: float = 1 / 32
-    """Share of the rows with two times that learn the whole way, from noise to data in one step."""
+    """Share of the rows with two times that learn the step from noise to data."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -41,9 +41,9 @@ class FlowOptions(SampleConfig):
     nfe: int = 16
     """Network evaluations."""
     temperature: float = 0.0
-    """Of the last evaluation: 0 takes its most likely token, 1 draws from its distribution."""
+    """Temperature of the last evaluation: 0 takes its most likely token, 1 draws from its distribution."""
     sigma: float = 1.0
-    """Scale of the noise that a sample starts from; 1 is that of training."""
+    """Scale of a sample's initial noise; 1 is that of training."""
 
     def __post_init__(self):
         self.positive("nfe", "sigma")
@@ -51,7 +51,7 @@ class FlowOptions(SampleConfig):
 
 
 def noise_of(network: Backbone, key_B: Tensor, sigma: float = 1.0) -> Noise:
-    """The noise of a batch, by its keys."""
+    """The noise of a batch, from its keys."""
     dtype = torch.promote_types(network.dtype, torch.float32)
     return Noise(key_B, network.shape.length, network.shape.vocab, sigma, dtype)
 

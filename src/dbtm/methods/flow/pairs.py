@@ -1,6 +1,6 @@
-"""What flow maps train on: pairs of times for every row, half of them equal, and targets made of two shorter steps.
+"""Training of flow maps: a pair of times per row, half of them equal, and targets from two shorter steps.
 
-Times of the network's clock are called s and t; `linear` ones are those of x_t = (1 - t) noise + t e_x.
+s and t are times of the network's clock; `linear` times are those of x_t = (1 - t) noise + t e_x.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Read = Callable[[Tensor, tuple[Tensor, ...]], Tensor]  # (embedded state, times)
 
 @dataclass(frozen=True)
 class Pairs:
-    """Start and end of every row's step, (B,) float64; `same` and `apart` are the rows with s = t and those without."""
+    """Start and end of every row's step, (B,) float64; `same` are the rows with s = t, `apart` the others."""
 
     s: Tensor
     t: Tensor
@@ -34,10 +34,10 @@ class Pairs:
 
 def draw_pairs(examples: Examples, n: int, edge: float) -> Pairs:
     """A distance d ~ U(0, 1), then s ~ U(0, 1 - d), t = s + d, both stratified over the batch of n rows. Every second
-    row has s = t = d instead; a share `edge` of the others goes all the way, from 0 to 1.
+    row has s = t = d instead; a share `edge` of the others steps from 0 to 1.
     """
     d, u, e = (stratified(examples, stream, n, permuted=True) for stream in (DISTANCE, START, EDGE))
-    odd_size = len(d) % 2  # a micro-batch of an odd size may start with either kind of row
+    odd_size = len(d) % 2  # a micro-batch of odd size may start with either kind of row
     even = (places(examples) if odd_size else torch.arange(len(d), device=d.device)) % 2 == 0
     s = torch.where(even, d, torch.where(e < edge, 0.0, u * (1 - d)))
     t = torch.where(even, d, torch.where(e < edge, 1.0, (u * (1 - d) + d).clamp(max=1.0)))
@@ -56,7 +56,7 @@ def both_halves(
     free_BL: Tensor,
     count: Tensor,
 ) -> Part:
-    """Cross-entropies of the free tokens: with s = t towards the data (tokens) or distributions, else towards `apart`.
+    """Cross-entropies of the free tokens: for s = t the target is the data (tokens) or distributions, else `apart`.
     `rows` are the positions that the head visits in either half.
     """
     beta, same, other = free_BL / count, pairs.same, pairs.apart
@@ -80,9 +80,9 @@ def two_steps(
     times: tuple[Tensor, Tensor, Tensor],
     linear: tuple[Tensor, Tensor, Tensor],
 ) -> Target:
-    """delta_{s,t}(x) by way of u, from the network itself: g delta_{s,u}(x) + (1 - g) delta_{u,t}(X_{s,u}(x)).
+    """delta_{s,t}(x) via u, from the network itself: g delta_{s,u}(x) + (1 - g) delta_{u,t}(X_{s,u}(x)).
 
-    `times` (s, u, t) are as the network is given them, `linear` (B, L) with 1 at clean positions, which do not move.
+    `times` (s, u, t) are the network's time inputs; `linear` are (B, L), with 1 at clean positions, which do not move.
     """
     (s, u, t), (s_BL, u_BL, t_BL) = times, linear
     first = read(h_BLD, (s, u))

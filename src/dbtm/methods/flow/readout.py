@@ -1,4 +1,4 @@
-"""What a flow reads off a trunk state: distributions over tokens, with capped logits, some positions at a time."""
+"""A flow's output from a trunk state: distributions over tokens, with capped logits, for some positions at a time."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,12 +16,12 @@ BUDGET = 2**28  # bytes of one chunk's logits
 
 
 class Prediction(NamedTuple):
-    """At the positions that were asked for; elsewhere token 0, probability 1, and a mean of zeros."""
+    """The prediction at the requested positions; elsewhere token 0, probability 1, and mean 0."""
 
     tokens: Tensor  # (B, L) int64: the most likely token, or a drawn one
     top: Tensor  # (B, L) probability of the most likely token
     mean: Tensor | None  # (B, L, D) D W, the mean embedding
-    recall: Tensor | None = None  # (B, L, D) the same by the table of the self-condition slot, where there is one
+    recall: Tensor | None = None  # (B, L, D) the same with the self-conditioning table, if any
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Readout:
         return torch.cat(means).unflatten(0, trunk_BLD.shape[:2])
 
     def recalled(self, trunk_BLD: Tensor) -> Tensor:
-        """D R for the table R of the self-condition slot, (B, L, D); a gradient reaches R alone."""
+        """D R for the self-conditioning table R, (B, L, D); only R gets a gradient."""
         assert self.network.recall is not None
         states = trunk_BLD.detach().flatten(0, 1)
         at_once = self._at_once(torch.promote_types(trunk_BLD.dtype, torch.float32))
@@ -93,7 +93,7 @@ class Readout:
         rows: Tensor,
         adaptive: tuple[float, float] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """sum_l beta_l w CE(D_l, token_l) under autograd, and w CE (B, L); w = sg[(|D - token|^2 + c)^-r] where
+        """sum_l beta_l w CE(D_l, token_l) under autograd, and w CE (B, L); w = sg[(|D - token|^2 + c)^-r] if
         `adaptive` = (c, r) is given, else 1.
         """
         if not self.cap and adaptive is None:
@@ -111,8 +111,8 @@ class Readout:
         divergence: bool = False,
         adaptive: tuple[float, float] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The same towards distributions, which are asked for by position, counted through the batch; `divergence`: KL
-        in place of the cross-entropy.
+        """The same with distributions as targets, requested by position, numbered through the batch; `divergence`: KL
+        instead of the cross-entropy.
         """
         head, h, beta = self.network.head, trunk_BLD.flatten(0, 1), beta_BL.flatten()
         loss, per_row = distribution_head(h, head, target, beta, rows, self.cap, divergence, adaptive)
@@ -123,7 +123,7 @@ class Readout:
 
 
 class _Mean(torch.autograd.Function):
-    """D R of rows of trunk states, D computed again in the backward pass."""
+    """D R of rows of trunk states; D is recomputed in the backward pass."""
 
     @staticmethod
     def forward(ctx, table_VD: Tensor, states: Tensor, readout: Readout, at_once: int) -> Tensor:

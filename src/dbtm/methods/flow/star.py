@@ -1,8 +1,8 @@
-"""The one-hot analogue of FMLM*, ours: a denoiser that reads its own last prediction, and a map distilled from it.
+"""Our one-hot analogue of FMLM*: a denoiser that reads its own last prediction, and a map distilled from it.
 
-FMLM* itself works on latents of a language model, which has no counterpart here. What is kept of it: a self-condition
-slot, trained on half of the rows; a teacher that is iterated to (near) the fixed point of that slot; and a student
-without a slot, which learns the flow map of the iterated teacher as FMLM does.
+FMLM* itself works on latents of a language model, which has no counterpart here. This version keeps self-conditioning,
+trained on half of the rows; a teacher iterated to (near) its fixed point under self-conditioning; and a student without
+self-conditioning, which learns the flow map of the iterated teacher like FMLM.
 
     flm-self    FLM whose network also reads D of an earlier pass at the same state, D R, R starting at zero
     fmlm-star   FMLM with the teacher  D_0 = D(x), D_{i+1} = D(x, D_i)
@@ -27,8 +27,8 @@ from dbtm.simplex import State
 
 @register_method
 class SelfConditionedFLM(flm.FLM):
-    """FLM with a self-condition slot. Every second row fills it with what a pass without it predicts; in sampling it
-    holds the prediction of the step before.
+    """FLM with self-conditioning. In training, every second row reads the prediction of a pass without it; in sampling,
+    the network reads the previous step's prediction.
     """
 
     name = "flm-self"
@@ -48,12 +48,12 @@ class SelfConditionedFLM(flm.FLM):
 
 @dataclass(frozen=True)
 class Config(fmlm.Config):
-    """How often the teacher is iterated."""
+    """Settings of the teacher's iteration."""
 
     name = "fmlm-star"
 
     iterations: int = 3
-    """Passes in which the teacher reads its own prediction, after one without."""
+    """Passes in which the teacher reads its own prediction, after one pass without."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -74,7 +74,7 @@ class FMLMStar(fmlm.FMLM):
 
     @torch.no_grad()
     def taught(self, state: State, pairs: Pairs) -> Target:
-        """The iterated teacher's distributions on the rows with one time."""
+        """The iterated teacher's distributions on the rows with s = t."""
         teacher = self.frozen["teacher"]
         readout, times = Readout(teacher, self.settings.logit_cap), (pairs.s[pairs.same],)
         h, _ = teacher.embed(state.rows(pairs.same))

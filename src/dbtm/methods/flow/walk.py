@@ -1,7 +1,7 @@
-"""One sampler for all flows: from embedded noise along a grid of times, with k evaluations of the network.
+"""The sampler of all flows: from embedded noise along a grid of times, with k evaluations of the network.
 
-The state is kept embedded, z W: noise is drawn as x0 W, and a step adds the mean embedding D W of the predicted
-distributions. No (B, L, V) tensor exists for all positions at once. Given tokens are clean one-hots throughout.
+The state is stored embedded, z W: noise is drawn as x0 W, and a step adds the mean embedding D W of the predicted
+distributions. No (B, L, V) tensor exists for all positions at once. Given tokens are clean one-hots at all times.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,21 +21,21 @@ from dbtm.sampling.prior import Prior
 NOISE, CHOICE, FRESH = 221, 222, 223  # streams of random numbers
 
 Move = Callable[[Tensor, Tensor, Callable[[], Tensor]], Tensor]
-"""From the embedded state, the mean embedding D W and, where it is wanted, fresh embedded noise to the next state."""
+"""From the embedded state, the mean embedding D W and, if needed, fresh embedded noise to the next state."""
 
 
 class Step(NamedTuple):
-    """One evaluation of the network: the times it is given, and how its prediction moves the state."""
+    """One evaluation of the network: its time inputs, and how its prediction moves the state."""
 
     times: tuple[float, ...]
-    move: Move | None  # None: the last one, whose prediction is the answer
+    move: Move | None  # None: the last step, whose prediction is the result
     reached: float  # t after the step
 
 
 def walk(
     readout: Readout, prior: Prior, given: Given, options: FlowOptions, seed: int, watch: Watch, steps: Iterable[Step]
 ) -> Trace:
-    """Everything that is not given, by these steps."""
+    """Generate all tokens that are not given, by these steps."""
     network, length = readout.network, given.tokens.shape[1]
     read = watch.counted(lambda h, times: network.hidden(h, times=times)[0])
     tokens_BL, active = given.tokens.clone(), (~given.clean).any(-1).nonzero().squeeze(-1)
@@ -45,7 +45,7 @@ def walk(
     clean_BLD = network.embed_tokens(some.tokens)
     keep = some.clean[..., None]
     h = torch.where(keep, clean_BLD, _noise(prior, some, seed, NOISE, 0, options.sigma).to(clean_BLD.dtype))
-    slot: Tensor | None = None  # what the step before predicted, where the network reads it
+    slot: Tensor | None = None  # the previous step's prediction, if the network reads it
     uniform = rng.uniform(rng.fold(seed, CHOICE, some.index), length) if options.temperature else None
     for number, step in enumerate(steps, 1):
         times = tuple(torch.full((len(active),), t, dtype=widest(h.device), device=h.device) for t in step.times)
