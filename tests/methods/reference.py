@@ -1,4 +1,4 @@
-"""The reference problem of all methods: two tokens of three kinds with a known law, and a network that is a table."""
+"""The reference problem of all methods: two tokens of three kinds with a known distribution, and a table as network."""
 
 import math
 
@@ -21,7 +21,7 @@ H, H1, H2 = entropy(P), entropy(FIRST), entropy(SECOND)
 
 
 def chi_square(tokens_BL: np.ndarray, law: Tensor) -> float:
-    """The p-value of sampled pairs under a law on the nine sequences."""
+    """The p-value of sampled pairs under a distribution on the nine sequences."""
     from scipy.stats import chisquare
 
     counts = np.bincount(tokens_BL[:, 0] * V + tokens_BL[:, 1], minlength=V * V)
@@ -31,12 +31,12 @@ def chi_square(tokens_BL: np.ndarray, law: Tensor) -> float:
 class Table(nn.Module):
     """Logits (L, V) for every input of L ids: a network that can be exact.
 
-    It stands in for a Backbone: ids are its embedded input, logits its trunk state, and its head is the identity. A
-    `cache` holds the ids that were read.
+    It replaces a Backbone: ids are its embedded input, logits its trunk state, and its head is the identity. A `cache`
+    contains the ids read so far.
     """
 
     def __init__(self, ids: int, log_p, causal: bool = False):
-        """`log_p(inputs)` are the logits of one input, (L, V); where it is causal, later ids count as 0."""
+        """`log_p(inputs)` are the logits of one input, (L, V); if causal, later ids count as 0."""
         super().__init__()
         self.ids, self.causal = ids, causal
         inputs = torch.cartesian_prod(*(torch.arange(ids),) * L)
@@ -63,9 +63,9 @@ class Table(nn.Module):
 
 
 class Formula(nn.Module):
-    """A network whose logits are a formula of ids and times; `shift`, a parameter for every input of ids, is added.
+    """A network whose logits are a formula of ids and times, plus `shift`, a parameter per input of ids.
 
-    Like `Table` it stands in for a Backbone: ids are its embedded input, logits its trunk state.
+    Like `Table` it replaces a Backbone: ids are its embedded input, logits its trunk state.
     """
 
     def __init__(self, log_p, ids: int = V):

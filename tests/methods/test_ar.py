@@ -1,4 +1,4 @@
-"""Autoregression on the reference problem: the loss's minimum, the sampler's law, exact likelihoods, prompts."""
+"""Autoregression on the reference problem: the loss's minimum, the sampler's distribution, likelihoods, prompts."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def exact() -> Table:
 
 
 def expected_loss(method, weight=P):
-    """The objective's mean under the law, per sequence: `parts` is a mean over tokens."""
+    """The objective's mean under the distribution, per sequence: `parts` is a mean over tokens."""
     total = 0.0
     for sequence, p in zip(ALL, weight.flatten(), strict=True):
         (part,) = method.parts(examples(sequence[None]))

@@ -16,14 +16,14 @@ BASIS = torch.linalg.qr(torch.randn(WIDTH, WIDTH, dtype=torch.float64, generator
 
 
 class Exact(nn.Module):
-    """Orthonormal rows for tokens and mask, so that the state can be read off what the network is given."""
+    """Orthonormal rows for tokens and mask, so that the state follows from the network's input."""
 
     def __init__(self, method):
         super().__init__()
         self.method, self.head, self.dtype = method, Identity(), torch.float64
-        self.embedding = 3.0 * BASIS[: V + 1]  # lengths do not count
+        self.embedding = 3.0 * BASIS[: V + 1]  # lengths do not matter
         self.shift = nn.Parameter(torch.zeros(L, V, dtype=torch.float64))
-        self.told = None  # sigma that the noise has, where it is not that of the time
+        self.told = None  # the noise's sigma, if different from that of the time
 
     @property
     def token_embedding(self):
@@ -48,7 +48,7 @@ def test_the_table_of_sigma():
 
 
 def test_sigma_misreads_as_many_tokens_as_it_should():
-    """r is the chance that a given other token looks likelier than the right one, by simulation."""
+    """r is the probability that a given other token looks likelier than the right one, by simulation."""
     V_, r, n = 12, 0.2, 400_000
     sigma = sigma_of(torch.tensor(r, dtype=torch.float64), V_).item()
     pair = np.random.default_rng(0).standard_normal((n, 2))
@@ -67,7 +67,7 @@ def test_the_gradient_is_zero_at_the_exact_denoiser(t):
     part.loss.backward()
     spread = 0.5 / math.sqrt(n * t)  # of a mean of differences below 1, over tokens that are not revealed
     assert method.network.shift.grad.abs().max() < 4 * spread
-    method.network.told = torch.tensor(3.0, dtype=torch.float64)  # an observer who takes the noise for larger
+    method.network.told = torch.tensor(3.0, dtype=torch.float64)  # a denoiser that assumes larger noise
     method.network.shift.grad = None
     (wrong,) = method.parts(examples(ALL[choice]))
     assert wrong.loss > part.loss + 10 * spread * t
@@ -88,7 +88,7 @@ def test_revealed_and_given_tokens_have_no_loss_and_are_read_as_they_are():
 
 
 def law(n=40_000, start=None, **options):
-    """Of the first token given that the second is 1: one token, so that no other noise mixes in."""
+    """The distribution of the first token given that the second is 1, so that only one token is noisy."""
     method = run_of(CANDI)
     if start is not None:
         method.start_noise = start
@@ -113,7 +113,7 @@ def test_the_flow_from_a_noisy_token_ends_at_its_law_and_from_pure_noise_it_does
     _, from_token = law(start=noisy, nfe=64, step="ode", towards="mean")
     assert 0.5 * np.abs(from_token - want).sum() < 0.012
     _, from_noise = law(nfe=64, step="ode", towards="mean")
-    assert 0.5 * np.abs(from_noise - want).sum() > 0.016  # sigma near 1 does not drown the signal: its own bias
+    assert 0.5 * np.abs(from_noise - want).sum() > 0.016  # a bias of its own: sigma near 1 does not hide the signal
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
@@ -127,7 +127,7 @@ def test_k_evaluations_and_nothing_left_hidden(k):
 
 
 def test_the_released_step_and_the_equation_differ_in_their_divisor():
-    """One step from sigma_0 to sigma_1 towards a known token: by hand."""
+    """One step from sigma_0 to sigma_1 towards a known token, written out."""
     method = run_of(CANDI)
     network = Exact(method)
     seen = {}
@@ -143,7 +143,7 @@ def test_the_released_step_and_the_equation_differ_in_their_divisor():
     hidden = network.hidden
     network.hidden = lambda h, times: (setattr(network, "last", h), hidden(h, times))[1]
     start = torch.randn(1, L, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    start -= (start @ BASIS[V])[..., None] * BASIS[V]  # so that the mask tells hidden positions
+    start -= (start @ BASIS[V])[..., None] * BASIS[V]  # so that the mask component marks hidden positions
     method.start_noise = lambda *_: start.clone()
     times = 0.999 + (1e-5 - 0.999) * torch.arange(3, dtype=torch.float64) / 2
     sigma = method.sigma((1 - 1e-3) * times)

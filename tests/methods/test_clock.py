@@ -1,4 +1,4 @@
-"""The clock that follows a loss: known slopes, quantiles, and what it is read at."""
+"""The clock that follows a loss: known slopes, quantiles, and interpolation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Duo+DCD: the coupling of a path's two points, their law, and the optimum of the student."""
+"""Duo+DCD: the coupling of a path's two points, their distribution, and the optimum of the student."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_given_tokens_are_clean_at_both_points():
 
 
 def loss_and_gradient(student_log_p, t, delta):
-    """The objective and its gradient for every z_t, from our own parts at one time."""
+    """The objective and its gradient for every z_t, from our parts at one time."""
     method = run_of(DCD, rounds=1, grid=round(1 / delta))
     method.network, method.frozen["teacher"] = Formula(student_log_p), exact()
     x = draw(N, seed=3)
@@ -67,7 +67,7 @@ def loss_and_gradient(student_log_p, t, delta):
 
 
 def test_the_optimum_is_the_geometric_mean_of_the_teacher_over_what_led_there():
-    """E[log D_teacher(z_s) | z_t] by dense Gaussians of our own."""
+    """E[log D_teacher(z_s) | z_t] by independent dense Gaussians."""
     t, delta, n = 0.7, 0.5, 400_000
     low, high = run_of(DCD).gammas
     rng = np.random.default_rng(0)
@@ -92,7 +92,7 @@ def test_the_optimum_is_the_geometric_mean_of_the_teacher_over_what_led_there():
 
 
 def test_a_student_that_equals_its_teacher_on_one_token_has_no_loss():
-    """Where the denoiser does not depend on z, as for one token, the two points agree."""
+    """If the denoiser does not depend on z, as for one token, the two points agree."""
     method = run_of(DCD)
     same = lambda ids, *time: P.sum(1).log().expand(*ids.shape, V)  # noqa: E731
     method.network, method.frozen["teacher"] = Formula(same), Formula(same)

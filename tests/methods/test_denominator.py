@@ -1,4 +1,4 @@
-"""One denominator for a whole batch: how it is cut into micro-batches does not change the objective."""
+"""One denominator for a whole batch: the split into micro-batches does not change the objective."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def method_of(name):
 
 
 def batch():
-    """Rows of which 0 to 4 tokens are given."""
+    """Rows with 0 to 4 given tokens."""
     torch.manual_seed(2)
     prompt = torch.arange(L) < torch.tensor([0, 4, 1, 3, 0, 2])[:, None]
     key = rng.fold(5, torch.arange(B))
@@ -75,7 +75,7 @@ def test_micro_batches_of_unequal_prompts_add_up_to_the_whole(name):
 
 
 def test_a_micro_batchs_own_denominator_would_not():
-    """What the test above would catch."""
+    """The error that the test above would catch."""
     method, whole = method_of("ar"), batch()
     backward(method, whole)
     want = gradients(method)
@@ -86,8 +86,8 @@ def test_a_micro_batchs_own_denominator_would_not():
 
 
 def test_the_quality_head_reads_what_is_proposed_where_a_round_commits_it(monkeypatch):
-    """With supervise=remaining, positions that this round commits do not count; they still hold the map's proposal, not
-    the true token, which the head will not be given when sampling.
+    """With supervise=remaining, positions committed in this round have no loss. The head still reads the map's proposal
+    there, not the true token, which is unknown in sampling.
     """
     method = method_of("dbtm")
     method.settings = replace(method.settings, ril=RilConfig(weight=1.0, depths=(3,), supervise="remaining"))

@@ -1,4 +1,4 @@
-"""Di4C: a mixture learns in one step what no product can, the two-point law; both kinds of noise."""
+"""Di4C: in one step, a mixture learns the two-point distribution, which no product can; for both kinds of noise."""
 
 import math
 from dataclasses import replace
@@ -24,7 +24,7 @@ def small(method_class, **settings):
 
 
 class TwoPoint(nn.Module):
-    """The exact masked denoiser of P = (delta_00 + delta_11) / 2: the other token where it is known, else one half."""
+    """The exact masked denoiser of P = (delta_00 + delta_11) / 2: the other token if known, else one half."""
 
     def embed_tokens(self, tokens):
         return tokens[..., None].float()
@@ -48,7 +48,7 @@ def one_step(method, n=400):
 
 
 def test_a_student_goes_below_log_two_in_one_step():
-    """Every product has KL >= log 2 to the two-point law."""
+    """Every product has KL >= log 2 to the two-point distribution."""
     method = small(MDLMDi4C, latents=8, data_weight=1.0, small_share=0.0)
     method.frozen["teacher"] = TwoPoint()
     torch.manual_seed(0)
@@ -91,7 +91,7 @@ def test_the_student_starts_as_its_teacher_with_a_latent_of_its_own(method_class
 
 
 def test_a_settled_token_is_what_the_later_state_shows():
-    """MDLM: after the teacher's step an unmasked token is certain, and is what is drawn."""
+    """MDLM: after the teacher's step an unmasked token is certain, and is the one drawn."""
     method = small(MDLMDi4C, latents=4)
     method.frozen["teacher"] = TwoPoint()
     mixture, batch = Mixture(method), examples(TWO.repeat(50, 1))
@@ -128,7 +128,7 @@ def test_all_terms_have_gradients_and_prompts_have_none(method_class, small_shar
     assert nothing.loss.item() == 0
     nothing.loss.backward()
     gradients = {name: p.grad for name, p in method.network.named_parameters() if p.grad is not None}
-    assert gradients.keys() == learned, "devices send each other gradients of the same weights"
+    assert gradients.keys() == learned, "all devices exchange gradients of the same weights"
     assert not any(gradient.any() for gradient in gradients.values())
 
 

@@ -1,4 +1,4 @@
-"""Options of drawn tokens: refused where nothing is drawn."""
+"""Options for drawn tokens: refused if nothing is drawn."""
 
 import pytest
 

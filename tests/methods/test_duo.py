@@ -1,4 +1,4 @@
-"""Duo on the reference problem: the bound and its gradient at the exact denoiser, the k-step law, the curriculum."""
+"""Duo on the reference problem: bound and gradient at the exact denoiser, k-step sampler, curriculum."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def kernel(alpha):
 
 
 def leave_one_out(ids_BL, alpha_B):
-    """P(x_l | z of the other token), (B, L, V), for one alpha per row: the other is what it shows, or anything."""
+    """P(x_l | z of the other token), (B, L, V), for one alpha per row: the other token is z or was replaced."""
     seen, alpha = torch.stack((P[:, ids_BL[:, 1]].T, P[ids_BL[:, 0]]), 1), alpha_B.double()[:, None, None]
     law = alpha * seen + (1 - alpha) / V * torch.stack((FIRST, SECOND))
     return law / law.sum(-1, keepdim=True)
@@ -43,7 +43,7 @@ def exact() -> Formula:
 
 
 def expected_bound(method, alpha):
-    """The objective's mean at alpha under the law and the noise, per sequence; alpha' = -1."""
+    """The objective's mean at alpha over data and noise, per sequence; alpha' = -1."""
     t = (1 - alpha) / (1 - method.settings.eps)
     method.times = lambda batch: torch.full((len(batch.tokens),), t, dtype=torch.float64)
     K, total = kernel(alpha), 0.0
@@ -52,7 +52,7 @@ def expected_bound(method, alpha):
         q = (K[a][:, None] * K[b]).flatten()
         tokens = torch.tensor([[a, b]]).expand(9, 2)
         (part,) = method.parts(examples(tokens))
-        per_token = part.terms["bound"]  # shown: the mean over tokens of all rows alike
+        per_token = part.terms["bound"]  # the displayed term: the mean over tokens of all rows
         assert per_token.isfinite()
         total = total + p * weighted(method, tokens, q)
     return total / (1 - method.settings.eps)
@@ -93,13 +93,13 @@ def test_the_bound_at_the_exact_denoiser():
     nodes, weights = np.polynomial.legendre.leggauss(64)
     total = 0.0
     for u, w in zip((nodes + 1) / 2, weights / 2, strict=True):
-        alpha, share = u * u * (3 - 2 * u), 6 * u * (1 - u)  # nodes crowd at both ends, where the bound has a logarithm
+        alpha, share = u * u * (3 - 2 * u), 6 * u * (1 - u)  # more nodes at both ends, where the bound has a logarithm
         total += w * share * float(expected_bound(method, alpha).detach())
     assert total == pytest.approx(H, abs=1e-6)
 
 
 def test_parts_are_the_bound_per_token():
-    """What training backpropagates is the mean over tokens of the same bound."""
+    """Training backpropagates the mean over tokens of the same bound."""
     method = run_of(Duo)
     method.network = exact()
     method.times = lambda batch: torch.full((9,), 0.4, dtype=torch.float64)
@@ -157,7 +157,7 @@ def test_the_greedy_tail_takes_the_most_likely_prediction():
 
 
 def test_given_tokens_stay_and_are_believed():
-    """The denoiser reads the given token as noisy with the others, so the network must learn prompts; here it knows."""
+    """The network cannot see which tokens are given, so it must learn prompts; this denoiser knows the given one."""
 
     def told(ids, time):
         law = leave_one_out(ids, torch.exp(-time))
@@ -207,7 +207,7 @@ def test_the_curriculum_reads_soft_tokens_whose_argmax_is_the_noisy_token(vocab)
     with torch.no_grad():
         z, h, noise, rate = method.gaussian_state(examples(tokens, prompt), t_B)
     near = (h[:, 0, None] - method.network.embedding).norm(dim=-1).argmin(-1)
-    assert (near == z[:, 0]).float().mean() > 0.98  # but for near-ties, at this temperature
+    assert (near == z[:, 0]).float().mean() > 0.98  # except for near-ties, at this temperature
     assert torch.equal(h[:, 1], method.network.embed_tokens(tokens)[:, 1])
     assert torch.equal(z[:, 1], tokens[:, 1])
     assert noise[0].item() == pytest.approx(0.055, abs=1e-6)

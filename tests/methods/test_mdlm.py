@@ -1,4 +1,4 @@
-"""Masked diffusion on the reference problem: the loss at the exact denoiser, the k-step law, the bound, the options."""
+"""Masked diffusion on the reference problem: loss at the exact denoiser, k-step sampler, bound, options."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ PATTERNS = torch.tensor([[False, False], [True, False], [False, True], [True, Tr
 
 
 def exact() -> Table:
-    """D_l = P(x_l | what is not masked)."""
+    """D_l = P(x_l | unmasked tokens)."""
 
     def log_p(ids):
         one, two = ids
@@ -44,7 +44,7 @@ def exact() -> Table:
 
 
 def expected_loss(method, t: float):
-    """The objective's mean at time t under the law and the masks, per sequence."""
+    """The objective's mean at time t over data and masks, per sequence."""
     share = (1 - method.settings.eps) * t
     method.times = lambda batch: torch.full((len(batch.tokens),), t, dtype=torch.float64)
     total = 0.0
@@ -102,7 +102,7 @@ def test_order_by_what_is_drawn_unmasks_as_many_in_every_step():
     method = run_of(MDLM)
     trace = sampled(method, exact(), N, nfe=2, order="drawn")
     assert all((r.committed.sum(1) == i + 1).all() for i, r in enumerate(trace.rounds))
-    # each step unmasks the position whose drawn token is the likelier: the law by enumeration
+    # each step unmasks the position whose drawn token is likelier: the distribution by enumeration
     law = torch.zeros(V, V, dtype=torch.float64)
     for a in range(V):
         for b in range(V):
@@ -122,7 +122,7 @@ def test_order_by_confidence_is_that_of_the_surest_position_whatever_is_drawn_th
 
 
 def remasked_law(k, variant, eta, loop=(0.55, 0.05, 0.9)):
-    """The law of k steps by enumeration of all states: (id, probability at its unmasking) of both positions."""
+    """The distribution after k steps by enumeration of states: (id, probability when unmasked) of both positions."""
     (start, end, level), eta = loop, eta or 0.0
 
     def alpha(t):

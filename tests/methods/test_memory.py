@@ -14,7 +14,7 @@ LENGTH, VOCAB = 64, 1024
 
 
 def peak(options, trace):
-    """Bytes that exist at once while the tokens of two rows are proposed."""
+    """Peak memory in bytes of proposing the tokens of two rows."""
     network = refine.Evaluator.plain(random_map(shape=Shape(VOCAB, LENGTH)))
     tokens, committed = torch.zeros(2, LENGTH, dtype=torch.int64), torch.zeros(2, LENGTH, dtype=torch.bool)
     trunk = torch.randn(2, LENGTH, network.model.config.width)

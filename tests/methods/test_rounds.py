@@ -1,4 +1,4 @@
-"""Distillation: the schedule of rounds, runs that resume in the middle of one, and teachers that do not fit."""
+"""Distillation: the schedule of rounds, runs resumed in the middle of a round, and teachers that do not fit."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def teachers(tmp_path_factory, few_samples_measured):
 
 @pytest.mark.parametrize("method", STUDENTS)
 def test_a_run_resumes_in_the_middle_of_a_round(method, teachers, tmp_path):
-    """Five steps at once, and three and two: the same weights, averages, teacher and optimizer, bit for bit."""
+    """Five steps in one run, or three and two: the same weights, averages, teacher and optimizer, bit for bit."""
     init = teachers[METHODS.get(method).teacher]
     whole = run(method, tmp_path / "whole", *STUDENTS[method], "train.steps=5", init=init)
     run(method, tmp_path / "parts", *STUDENTS[method], "train.steps=3", init=init)
@@ -49,7 +49,7 @@ def test_a_run_resumes_in_the_middle_of_a_round(method, teachers, tmp_path):
     model, teacher = (load_file(whole / f"{name}.safetensors") for name in ("model", "teacher"))
     start = load_file(init / "ema.safetensors")
     assert any(not torch.equal(teacher[key], start[key]) for key in start)  # replaced after steps 2 and 4
-    assert any(not torch.equal(teacher[key], model[key]) for key in start)  # and the student has gone on since
+    assert any(not torch.equal(teacher[key], model[key]) for key in start)  # and the student has changed since
 
 
 @pytest.mark.parametrize("method", STUDENTS)

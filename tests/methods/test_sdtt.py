@@ -20,7 +20,7 @@ def distilled(**settings):
 
 
 def targets(t, delta):
-    """[(weight, distribution of token 1)] from two masks: token 2 was unmasked before, or it was not."""
+    """[(weight, distribution of token 1)] from two masks: token 2 was unmasked before it, or not."""
     r = delta / t
     w = r * (1 - r)
     return [(w * float(SECOND[y]), P[:, y] / SECOND[y]) for y in range(V)] + [(1 - w, FIRST)]
@@ -32,7 +32,7 @@ def test_the_known_optimum_is_the_geometric_mean():
 
 
 def test_the_loss_has_no_gradient_there_and_one_at_the_mean():
-    """Forward KL would end at p1, the mean of the targets: a sharp test of the direction."""
+    """Forward KL has its optimum at p1, the mean of the targets, so this tests the direction of the KL."""
     weights, laws = zip(*targets(0.8, 0.1), strict=True)
     head, beta = Identity(), torch.tensor(weights, dtype=torch.float64)
     for start, expected in ((sum(w * p.log() for w, p in zip(weights, laws, strict=True)), 0.0), (FIRST.log(), None)):

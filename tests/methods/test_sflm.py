@@ -1,4 +1,4 @@
-"""S-FLM on the reference problem: the exact denoiser's calibration, the flow's law, the clock as a part of the run."""
+"""S-FLM on the reference problem: calibration of the exact denoiser, the flow's samples, the clock in a run's state."""
 
 import math
 
@@ -27,7 +27,7 @@ def exact(x_BLD, alpha_B, prior=P):
 
 
 class Exact(nn.Module):
-    """Stands in for the network: directions E, the exact denoiser as logits, a clock that does nothing."""
+    """Replaces the network: directions E, the exact denoiser as logits, a clock without effect."""
 
     def __init__(self, prior=P):
         super().__init__()
@@ -46,7 +46,7 @@ class Exact(nn.Module):
 
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
 def test_the_exact_denoiser_is_calibrated_on_our_noise(alpha):
-    """E[(e_x - D(x)) g(x)] = 0 for every g: what makes it the minimiser of the cross-entropy, here for g = D."""
+    """E[(e_x - D(x)) g(x)] = 0 for every g, so D is the minimiser of the cross-entropy; tested for g = D."""
     method, n = run_of(SFLM), 60_000
     object.__setattr__(method.config.model, "width", WIDTH)  # rotary pairs need an even width, the sphere does not
     method.network = Exact()
@@ -81,7 +81,7 @@ def test_many_steps_of_the_exact_flow_give_the_law():
 
 
 def test_one_evaluation_gives_the_most_likely_tokens_of_a_single_position():
-    """At pure noise D hardly differs from the marginals: their argmax, whatever the noise. One step is not enough."""
+    """At pure noise D is close to the marginals, so any noise gives their argmax: one step is not enough."""
     _, frequencies = law(1)
     assert frequencies[0 * V + 2] > 0.9  # argmax p1 = 0, argmax p2 = 2
 
@@ -90,7 +90,7 @@ def test_the_tail_may_draw_and_steps_may_follow_one_token():
     _, drawn = law(1, tail="sample")
     independent = (P.sum(1)[:, None] * P.sum(0)).flatten().numpy()
     assert 0.5 * np.abs(drawn - independent).sum() < 0.03
-    # one token per step, drawn anew: its mean is the exact velocity, so many small steps have the same law
+    # one token drawn per step: its mean is the exact velocity, so many small steps have the same distribution
     assert distance(law(128, n=3_000, velocity="sample")[1]) < 0.06
     _, top = law(8, velocity="top")
     assert distance(top) > 0.1
@@ -142,7 +142,7 @@ def test_the_clock_is_fitted_from_what_was_seen_and_goes_into_the_average():
         assert int(method.network.fits) == int(step == 1_000)
     assert torch.equal(ema.clock, method.network.clock)
     assert method.network.clock[500].item() == pytest.approx(0.5, abs=0.05)
-    assert method.network.clock[250].item() > 0.3  # times crowd where the loss rises
+    assert method.network.clock[250].item() > 0.3  # times are dense where the loss rises
     (part,) = method.parts(examples(ALL))
     assert part.loss.isfinite()
     assert {"clock", "density", "fits", "seen"} <= method.network.state_dict().keys()

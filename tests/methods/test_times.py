@@ -1,4 +1,4 @@
-"""Stratified times: one in each interval, the same however a batch is split, separate draws independent."""
+"""Stratified times: one in each interval, the same for any split of a batch, and separate draws are independent."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""alg:btm-sampling-refinement with dense states, one sample and one position at a time, for `refine` to agree with."""
+"""alg:btm-sampling-refinement with dense states, one sample and one position at a time: the oracle of `refine`."""
 
 import math
 
@@ -13,7 +13,7 @@ Round = tuple[list[int], list[bool], list[float]]  # tokens, whether in C_r, sco
 
 
 def planned_sizes(options: Options) -> tuple[int, ...]:
-    """How many positions every round commits, where that is planned for the budget."""
+    """The numbers of positions per round, if planned for the budget."""
     used = options.rounds == "planned" and options.scorer == "spread" and options.commit
     return next((sizes for nfe, sizes in options.plan_by_nfe if nfe == options.nfe and used), ())
 
@@ -34,7 +34,7 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
     e, everywhere = torch.eye(V, dtype=torch.float64), range(L)
     free = [l for l in everywhere if given[l] is None]
     tokens, score = list(given), [1.0] * L
-    held = {l: e[given[l]] for l in everywhere if l not in free}  # what a position holds, where it is not noise
+    held = {l: e[given[l]] for l in everywhere if l not in free}  # the value of a position that is not noise
     rounds: list[Round] = []
     for r in range(1, k + 1):
         at_mean = options.mean_from and r >= options.mean_from and k > 1
@@ -43,10 +43,10 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
         temperature = options.mean_temperature if at_mean else options.temperature
         x = torch.stack([held.get(l, x0[l]) for l in everywhere])[None]
         T = model(x)[0]
-        holds_all = len(held) == L  # then x is a point of its own, and may be a fixed one
+        holds_all = len(held) == L  # then x has no noise, and may be a fixed point
         fixed = holds_all and all((T[l] - x[0, l]).abs().max() <= options.tolerance for l in free)
 
-        # proposals on R_r, or non-committing on all that was not given
+        # proposals on R_r, or in non-commit mode on all positions not given
         remaining = [l for l in free if l not in held] if options.commit else free
         settled = [tokens[l] for l in everywhere if l not in remaining]
         penalty = torch.tensor([(1.0 + settled.count(j)) ** options.repetition_penalty for j in range(V)])
@@ -63,9 +63,9 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
             z = model.quality_logits(model.hidden(model.embed_dense(x)[0])[0], torch.tensor([tokens]))[0].tolist()
             score = [1 / (1 + math.exp(-z[l])) if l in remaining else score[l] for l in everywhere]
 
-        # eq:commit-rule; non-committing, at least a share r/k is held, chosen anew; what is spread goes by position
+        # eq:commit-rule; in non-commit mode at least a share r/k is held, chosen again; spread commits go by position
         least = math.ceil(len(remaining) / (k - r + 1)) if options.commit else math.ceil(len(free) * r / k)
-        if sizes := planned_sizes(options):  # of sum(sizes) positions, here as many times more or fewer
+        if sizes := planned_sizes(options):  # for sum(sizes) positions, scaled to the number here
             due = math.ceil(len(free) * sum(sizes[:r]) / sum(sizes))
             least = max(1, due - (len(free) - len(remaining)))
         order = spread(L).tolist() if options.scorer == "spread" else score

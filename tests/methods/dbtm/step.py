@@ -1,4 +1,4 @@
-"""What the tests of DBTM's training step share: a tiny method in float64, a batch, and its noise and states, dense."""
+"""Shared by the tests of DBTM's training step: a tiny method in float64, a batch, and its dense noise and states."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -15,7 +15,7 @@ B, L, V, PROMPT = 4, 6, 5, 2
 
 
 def build(**sections) -> DBTM:
-    """DBTM with these sections of its settings or of the run, the others plain; no dropout."""
+    """DBTM with these sections of its settings or of the run, the others at their defaults; no dropout."""
     plain = {"path": PathConfig(t_anchor=0.4), "loss": LossConfig(), "ril": RilConfig(), "distill": DistillConfig()}
     model = replace(tiny_run().model, dropout=0.0)
     method = DBTM(tiny_run(**{"model": model, **plain, **sections})).start()
@@ -24,7 +24,7 @@ def build(**sections) -> DBTM:
 
 
 def perturbed(model, seed):
-    """Weights away from where they start: an untrained map predicts nothing."""
+    """Weights away from their initial values: an untrained map is uniform."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -49,7 +49,7 @@ def weighted_ce(p, e, c=1.0, r=0.5):
 
 
 def coupled_noise(method, batch, *stream):
-    """x0 = sigma z by the samples' keys, its rows in the order that is nearest to the data of all B! orders."""
+    """x0 = sigma z from the samples' keys, with the rows in the order nearest to the data among all B! orders."""
     z = rng.normal(rng.fold(batch.sample_key, *(stream or (NOISE,))), L, V, dtype=torch.float64)
     x0, e = method.settings.path.sigma * z, one_hot(batch.tokens)
     cost = torch.cdist(x0[:, PROMPT:].flatten(1), e[:, PROMPT:].flatten(1)) ** 2

@@ -1,4 +1,4 @@
-"""DBTM's settings: what does not go together, and options of its sampler that depend on each other."""
+"""DBTM's settings: incompatible settings, and sampler options that depend on each other."""
 
 import json
 
@@ -64,7 +64,7 @@ TUNED = Options(kappa=0.4, kappa_by_nfe=((2, 0.5), (4, 0.7)), repetition_penalty
 
 @pytest.mark.parametrize(("nfe", "kappa"), [(1, 0.4), (2, 0.5), (3, 0.5), (4, 0.7), (8, 0.7), (64, 0.7)])
 def test_the_threshold_is_tuned_for_the_budget(nfe, kappa):
-    """That of the largest tuned budget within it; what is asked for holds."""
+    """That of the largest tuned budget up to it; an explicit threshold takes precedence."""
     chosen = TUNED.changed("dbtm", {"nfe": nfe})
     assert (chosen.nfe, chosen.kappa, chosen.repetition_penalty) == (nfe, kappa, 0.25)
     asked = TUNED.changed("dbtm", {"nfe": nfe, "kappa": 0.1, "repetition_penalty": 3.0})
@@ -139,7 +139,7 @@ TABLE = ((2, (3, 6)), (4, (1, 2, 3, 3)))
 
 @pytest.mark.parametrize(("nfe", "plan"), [(1, ()), (2, (3, 6)), (3, ()), (4, (1, 2, 3, 3)), (8, ())])
 def test_a_plan_is_that_of_the_budget(nfe, plan):
-    """Other budgets have equal rounds; so have options that choose in another way how much they commit."""
+    """Other budgets have equal rounds; so have options that determine the number of commits in another way."""
     planned = Options(scorer="spread", rounds="planned", plan_by_nfe=TABLE)
     assert planned.changed("dbtm", {"nfe": nfe}).plan == plan
     for changes in ({"rounds": "equal"}, {"scorer": "confidence"}, {"commit": False}, {"sampler": "iterate"}):

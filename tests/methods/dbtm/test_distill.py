@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("scorer", ["confidence", "spread"])
 @pytest.mark.parametrize("commit_mode", ["C_r-1", "C_r", "soft"])
 def test_self_distillation_targets_the_teachers_last_round(monkeypatch, commit_mode, scorer, small):
-    """The teacher's rollout recomputed with dense states; it receives no gradient, and the prompt never counts."""
+    """The teacher's rollout recomputed with dense states; it receives no gradient, and the prompt has no loss."""
     monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
     committing, now = commit_mode != "soft", commit_mode != "C_r"
     distill = DistillConfig(weight=0.4, depth=3, start=0, kappa=0.6, temperature=0.7, scorer=scorer, commit=committing)
@@ -72,7 +72,7 @@ def test_a_teacher_may_commit_positions_that_are_spread_from_another_place_in_ev
 
 
 def test_a_state_may_learn_only_what_the_teacher_decides_later():
-    """Of three rounds two states are left, and each counts what the next one still has open; the target is the same."""
+    """Of three rounds two states remain, and the loss of each is on positions still open in the next; same target."""
     every = DistillConfig(weight=1.0, depth=3, start=0, scorer="spread")
     later = replace(every, supervise="remaining")
     method, batch = build(distill=later), examples()

@@ -1,4 +1,4 @@
-"""A round as a graph of tensors gives the tokens of the sampler itself."""
+"""A round as a graph of tensors gives the same tokens as the sampler."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.conftest import random_map, sampler_of
 
 @pytest.mark.parametrize("rounds_left", [1, 2, 5])
 def test_the_rule_by_ranks_is_the_commit_rule(rounds_left):
-    """Also where scores are equal, which few different values make frequent."""
+    """Including equal scores, which are frequent with few different values."""
     score = torch.randint(0, 4, (200, 11)) / 4
     committed = torch.rand(200, 11) < torch.rand(200, 1)
     got = commit_by_rank(score, committed, torch.tensor(rounds_left), torch.tensor(0.7))

@@ -1,4 +1,4 @@
-"""The map again and again, and the flow of its field, against dense float64 loops."""
+"""The iterated map and the flow of its field, against dense float64 loops."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.sampling.given import L, V, prompts
 
 
 def dense_flow(model, given, step, steps, seed):
-    """Euler steps of the size `step` from the dense x0, given positions clean; with step 1 the map again and again."""
+    """Euler steps of size `step` from the dense x0, given positions clean; step 1 is the iterated map."""
     x0 = noise(model, given.keys(seed, NOISE, 1)[:, 0], 1.0).dense()
     clean = given.clean[..., None]
     given_x = torch.nn.functional.one_hot(given.tokens, V).to(x0.dtype)
@@ -23,7 +23,7 @@ def dense_flow(model, given, step, steps, seed):
 
 
 def test_iterating_is_the_dense_map_again_and_again():
-    """T^k of float64, whose first application is the one evaluation of `refine`."""
+    """T^k in float64; its first application equals the single evaluation of `refine`."""
     sampler = sampler_of(random_map(dropout=0.0).double())
     tokens, clean = prompts(40)
     given = sampler.given(tokens, clean)
@@ -36,7 +36,7 @@ def test_iterating_is_the_dense_map_again_and_again():
 
 
 def dense_to_a_fixed_point(model, given, index, tolerance, most, seed):
-    """T applied to one dense sample until nothing moves: tokens, and how often it was applied."""
+    """T applied to one dense sample up to a fixed point: tokens, and the number of applications."""
     clean, tokens = given.clean[index], given.tokens[index]
     x0 = noise(model, given.keys(seed, NOISE, 1)[:, 0], 1.0).dense()[index]
     known = torch.eye(V, dtype=x0.dtype)[tokens]
@@ -51,9 +51,9 @@ def dense_to_a_fixed_point(model, given, index, tolerance, most, seed):
 
 
 def test_iterating_may_stop_at_a_fixed_point():
-    """Each sample by itself, as a dense float64 loop does; what it costs is what it used."""
+    """Each sample stops by itself, as in a dense float64 loop; its NFE is the number of evaluations used."""
     model = random_map(dropout=0.0).double()
-    model.head.weight.data *= 0.5  # a map that settles
+    model.head.weight.data *= 0.5  # a map that converges
     sampler = sampler_of(model)
     tokens, clean = prompts(12)
     given = sampler.given(tokens, clean)
@@ -64,7 +64,7 @@ def test_iterating_may_stop_at_a_fixed_point():
     assert trace.nfe.tolist() == [times for _, times in want]
     assert len(set(trace.nfe.tolist()) - {40}) > 1
     assert len(trace.rounds) == trace.nfe.max()
-    assert (sampler.sample(**options, nfe=6).nfe == 6).all(), "off unless asked for"
+    assert (sampler.sample(**options, nfe=6).nfe == 6).all(), "off by default"
     assert sampler.sample(**options, nfe=1, tolerance=1e-3).nfe.tolist() == [1] * 12
     assert "tolerance" not in sampler.with_options(sampler="iterate").shown()
     assert sampler.with_options(sampler="iterate", tolerance=0.5).shown()["tolerance"] == 0.5
@@ -77,7 +77,7 @@ def test_a_tolerance_is_for_what_is_held(wrong):
 
 
 def test_iterating_and_refining_start_from_the_same_noise():
-    """Also where the vocabulary is larger than the width, and x0 W is drawn by its factor."""
+    """Also for a vocabulary larger than the width, where x0 W is drawn with the Cholesky factor."""
     sampler = sampler_of(random_map(shape=Shape(40, L), dropout=0.0).double())
     assert sampler.evaluator().prior.factor_DD is not None
     iterated, refined = (sampler.sample(20, sampler=name, nfe=1, seed=3).tokens for name in ("iterate", "refine"))
@@ -85,7 +85,7 @@ def test_iterating_and_refining_start_from_the_same_noise():
 
 
 def test_integration_takes_euler_steps():
-    """A dense float64 loop; steps of another size than H / N end elsewhere."""
+    """Against a dense float64 loop; steps of another size than H / N end elsewhere."""
     sampler = sampler_of(random_map(dropout=0.0).double())
     model, (tokens, clean) = sampler.network, prompts(40)
     given = sampler.given(tokens, clean)

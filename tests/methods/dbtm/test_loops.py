@@ -1,4 +1,4 @@
-"""Adaptive depth: another number of loops is the network that was built with that number, bit for bit."""
+"""Adaptive depth: another number of loops equals a network built with that number, bit for bit."""
 
 import copy
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.methods.dbtm.step import build, examples
 
 
 def rebuilt(model, loops):
-    """A network of its own with so many loops and the same weights."""
+    """A separate network with so many loops and the same weights."""
     other = random_map(1, loops=loops, dropout=0.0)
     other.load_state_dict(model.state_dict())
     return other
@@ -66,7 +66,7 @@ def test_every_number_is_drawn_and_depends_on_the_step_alone():
     counts = Counter(drawn)
     assert counts.keys() == {1, 2, 4}
     assert all(240 < count < 360 for count in counts.values())
-    assert [method.phase(step)[-1] for step in range(50)] == drawn[:50]  # a recording is of one number
+    assert [method.phase(step)[-1] for step in range(50)] == drawn[:50]  # one recording per number
 
 
 @pytest.mark.usefixtures("double")
@@ -114,7 +114,7 @@ def test_bad_numbers_are_refused():
 
 
 def test_recordings_of_one_depth_do_not_serve_another():
-    """Stands for CUDA graphs: a recording repeats what the first call launched."""
+    """Replaces CUDA graphs: a recording repeats the kernels of the first call."""
     model = random_map(loops=2, dropout=0.0)
     made = []
 

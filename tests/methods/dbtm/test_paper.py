@@ -1,10 +1,10 @@
-"""The training step against the paper's own equations, naively, in float64: none of our readings is used.
+"""The training step against the paper's literal equations, naively, in float64: none of our interpretations is used.
 
-`literal` is alg:btm-train-map with alg:btm-ril beside it, `partial_context` the equations of sec:self-refinement.
-States are dense, samples and positions are loops, d/dt T(I_t) is torch.func.jvp of t -> T(I_t) and the commit rule is
-written out from eq:commit-rule. Only the draws (x0, t, f, c_l) are the method's own numbers. The settings are those
-under which the code promises the paper's letter: no prompt, sums over l not in C_r (ril.supervise=remaining), the
-anchor on every position with t_l > t_anchor (loss.anchor_context). The paper divides by |B|, the code by B L.
+`literal` is alg:btm-train-map with alg:btm-ril, `partial_context` the equations of sec:self-refinement. States are
+dense, samples and positions are loops, d/dt T(I_t) is torch.func.jvp of t -> T(I_t), and the commit rule is written out
+from eq:commit-rule. Only the draws (x0, t, f, c_l) are the method's. The settings are those for which the code follows
+the paper literally: no prompt, sums over l not in C_r (ril.supervise=remaining), the anchor on every position with
+t_l > t_anchor (loss.anchor_context). The paper divides by |B|, the code by B L.
 """
 
 import math
@@ -71,8 +71,8 @@ def BCE(right, q):
 
 
 def quality(method, x, tokens, committed=()):
-    """q_phi(T(x)) and x_hat = argmax T(x). What the head reads beside T's hidden state the paper leaves open: ours
-    reads the sequence as it would stand, x_hat where a token is proposed and the token itself where one is committed.
+    """q_phi(T(x)) and x_hat = argmax T(x). The paper does not specify the head's inputs besides T's hidden state: ours
+    reads the resulting sequence, x_hat at proposed positions and the token at committed ones.
     """
     trunk, _ = method.network.hidden(method.network.embed_dense(x[None])[0])
     proposed = method.network.head(trunk)[0].argmax(-1)
@@ -150,7 +150,7 @@ def partial_context(method, batch):
 
 
 def check(method, batch, sums, weights):
-    """Each term, the total and every gradient; the paper divides by |B| where the code divides by B L."""
+    """Each term, the total and every gradient; the paper divides by |B|, the code by B L."""
     got = backward(method, batch)
     for name, value in sums.items():
         assert got[name].item() * L == pytest.approx(value.item() / B, rel=1e-9), name
@@ -168,7 +168,7 @@ ADAPTIVE = {"c": C, "r": R, "endpoint_c": C, "endpoint_r": R}
 
 
 def test_the_step_is_the_papers():
-    """The full objective at the end of sec:refinement-in-loop, with a lambda of its own for every term."""
+    """The full objective at the end of sec:refinement-in-loop, with a separate lambda for every term."""
     lambdas = {"transport": 1.0, "boundary": 0.8, "anchor": 1.3, "semigroup": 0.6, "quality": 0.9}
     batch = unprompted()
     method = build(

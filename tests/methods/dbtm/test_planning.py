@@ -1,4 +1,4 @@
-"""Planned rounds of a map: entropies at the sampler's states, plans from them, and rounds that keep to them."""
+"""Planned rounds of a map: entropies at the sampler's states, plans from them, and rounds that follow them."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ PLANNED = Options(nfe=3, scorer="spread", rounds="planned", plan_by_nfe=((3, (1,
 @pytest.mark.parametrize("nfe", [3, 4, 5])  # 5 has no plan
 @pytest.mark.parametrize("more", [{}, {"temperature": 0.7}, {"kappa": 0.0}])
 def test_rounds_keep_to_their_plan(nfe, more):
-    """The dense algorithm's tokens, C_r and evaluations, for rows of which more or less is given."""
+    """The dense algorithm's tokens, C_r and evaluations, for rows with different numbers of given tokens."""
     options = replace(PLANNED, nfe=nfe, **more)
     model = random_map(shape=Shape(V, 6), dropout=0.0).double()
     tokens, clean = (x[:, :6] for x in prompts(8))
@@ -43,7 +43,7 @@ def test_rounds_keep_to_their_plan(nfe, more):
 
 
 def test_without_a_plan_nothing_changes():
-    """Bit for bit: equal rounds, budgets that have no plan, and scorers that choose how much they commit."""
+    """Bit for bit: equal rounds, budgets without a plan, and scorers that determine the number of commits."""
     sampler, (tokens, clean) = sampler_of(random_map()), prompts(20)
     table = {"rounds": "planned", "plan_by_nfe": ((2, (1, 8)),)}
     draw = lambda **options: sampler.sample(tokens=tokens, clean=clean, **options).tokens  # noqa: E731
@@ -59,7 +59,7 @@ def test_without_a_plan_nothing_changes():
 @torch.no_grad()
 @pytest.mark.parametrize("mean_from", [0, 1, 2])
 def test_entropies_are_those_of_the_map_at_the_states_of_its_sampler(mean_from):
-    """One position and one draw at a time: clean tokens in the order that is spread, noise or the mean elsewhere."""
+    """One position and one draw at a time: clean tokens in the spread order, noise or the mean elsewhere."""
     model, L, draws = random_map(dropout=0.0).double(), 9, 3
     options = Options(scorer="spread", sigma=1.4, mean_from=mean_from)
     tokens = np.random.default_rng(0).integers(0, V, (4, L))
@@ -84,7 +84,7 @@ def test_entropies_are_those_of_the_map_at_the_states_of_its_sampler(mean_from):
 
 @torch.no_grad()
 def test_what_is_given_has_no_place():
-    """A prompt of three: places are counted among the others. Rows with fewer free positions count in shares."""
+    """With a prompt of three, places count only free positions. Rows with fewer free positions scale their places."""
     model = random_map(dropout=0.0).double()
     options = Options(scorer="spread", sigma=1.0, mean_from=1)
     tokens, e = np.random.default_rng(0).integers(0, V, (2, 9)), torch.eye(V, dtype=torch.float64)
@@ -109,7 +109,7 @@ def test_what_is_given_has_no_place():
 
 
 def test_the_entropy_is_that_of_the_law_and_not_of_one_draw():
-    """A map that takes noise to sure tokens: nothing is left at one x0, all of it over many."""
+    """A map from noise to one-hots: the entropy is zero at one x0, and complete over many."""
     model = random_map(dropout=0.0)
     with torch.no_grad():
         model.head.weight.mul_(100)
@@ -121,7 +121,7 @@ def test_the_entropy_is_that_of_the_law_and_not_of_one_draw():
 
 
 def test_the_entropy_of_a_mixture_is_estimated_from_a_few_draws():
-    """Draws that are sure: one-hots from a law. A single distribution drawn again and again: its own entropy."""
+    """For one-hots drawn from a distribution, its entropy. For one distribution repeated, the entropy of that one."""
     law = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
     exact = float(torch.special.entr(law).sum())
     draws = torch.nn.functional.one_hot(torch.multinomial(law, 8 * 5000, replacement=True), 4).double().view(8, 5000, 4)

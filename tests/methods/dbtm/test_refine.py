@@ -1,4 +1,4 @@
-"""Renoise and remap against the paper's algorithm with dense states, and what its options promise."""
+"""Renoise and remap against the paper's algorithm with dense states, and the effects of its options."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def sampler():
 @pytest.mark.parametrize(("temperature", "top_p"), [(0.0, 1.0), (0.7, 1.0), (1.0, 0.6)])
 @pytest.mark.parametrize(("commit", "penalty"), [(True, 0.0), (True, 1.5), (False, 0.0)])
 def test_rounds_are_the_papers_algorithm(scorer, temperature, top_p, commit, penalty):
-    """Tokens, C_r and scores of every round, and the evaluations used; a map in training samples without dropout."""
+    """Tokens, C_r and scores of every round, and the evaluations used; sampling in training mode has no dropout."""
     drawn = {"temperature": temperature, "top_p": top_p, "repetition_penalty": penalty, "sigma": 1.4}
     options = Options(nfe=3, kappa=0.45, scorer=scorer, commit=commit, **drawn)
     model = random_map(shape=Shape(V, 6), dropout=0.5).double().train()
@@ -41,7 +41,7 @@ def test_rounds_are_the_papers_algorithm(scorer, temperature, top_p, commit, pen
         assert trace.nfe[b] == len(want)
         assert trace.tokens[b].tolist() == want[-1][0]
         for r, got in enumerate(trace.rounds):
-            now = want[min(r, len(want) - 1)]  # a sample that is done stays as it is
+            now = want[min(r, len(want) - 1)]  # a finished sample does not change
             assert got.tokens[b].tolist() == now[0]
             assert got.committed[b].tolist() == now[1]
             assert got.score[b].tolist() == pytest.approx(now[2], rel=1e-6)
@@ -49,7 +49,7 @@ def test_rounds_are_the_papers_algorithm(scorer, temperature, top_p, commit, pen
 
 
 def test_held_samples_may_stop_at_a_fixed_point():
-    """Only where everything is held: what is renoised moves by itself. Each sample as the dense transcription does."""
+    """Only if all positions are held, since noise changes x anyway. Each sample stops as in the dense transcription."""
     options = Options(nfe=30, kappa=0.2, scorer="confidence", commit=False, sigma=1.0, tolerance=1e-2)
     model = random_map(shape=Shape(V, 6), dropout=0.0).double()
     tokens, clean = (x[:, :6] for x in prompts(8))
@@ -99,10 +99,10 @@ def test_a_trace_changes_nothing(sampler, options):
 
 
 def test_spread_commits_by_position_alone(sampler):
-    """Whatever the map thinks of its tokens: all samples commit the same positions."""
+    """For any scores of the map, all samples commit the same positions."""
     trace = sampler.sample(5, nfe=2, scorer="spread", trace=True)
     assert trace.rounds[0].committed.tolist() == 5 * [[i in (0, 4, 8, 2, 6) for i in range(L)]]
-    assert (trace.rounds[0].score > 0).all()  # what is shown is still the map's confidence
+    assert (trace.rounds[0].score > 0).all()  # the trace still has the map's confidence
     given = np.arange(L) == 4
     trace = sampler.sample(tokens=np.full((1, L), 3), clean=given[None], nfe=4, scorer="spread", trace=True)
     assert trace.rounds[0].committed[0].nonzero()[0].tolist() == [0, 4, 8]
@@ -128,7 +128,7 @@ def test_seed_and_noise_options_matter(sampler):
 
 
 def test_a_penalised_round_by_hand():
-    """The second round of two: T_j / (1 + n_j)^lambda over what the first has committed, decoded and scored."""
+    """The second round of two: T_j / (1 + n_j)^lambda with the first round's commits, decoded and scored."""
     model = random_map(dropout=0.0).double()
     sampler, options = sampler_of(model), {"nfe": 2, "kappa": 1.0, "seed": 4, "trace": True}
     plain, trace = (sampler.sample(20, repetition_penalty=penalty, **options) for penalty in (0.0, 3.0))
@@ -156,7 +156,7 @@ def test_a_committed_token_keeps_its_score(sampler):
 
 
 def test_held_states_know_no_penalty():
-    """It counts committed tokens: refused where it is asked for, off where it is the checkpoint's own."""
+    """It counts committed tokens: without commits, it is refused as an option, and off if set in the checkpoint."""
     sampler = sampler_of(random_map(), Options(repetition_penalty=1.0))
     assert sampler.with_options().repetition_penalty == 1.0
     assert sampler.with_options(commit=False).repetition_penalty == 0.0
@@ -166,7 +166,7 @@ def test_held_states_know_no_penalty():
 
 
 def test_a_share_is_held_whatever_it_scores(sampler):
-    """Round r of k holds ceil(r F / k) of F free positions, the best ones, and more where they pass kappa."""
+    """Round r of k holds the best ceil(r F / k) of F free positions, and all others that pass kappa."""
     tokens, clean = prompts(20)
     free = (~clean).sum(-1)
     few, more = (
@@ -184,7 +184,7 @@ def test_a_share_is_held_whatever_it_scores(sampler):
 
 
 def test_self_conditioning_reads_the_round_before():
-    """The second round of two, recomputed by hand; without the table the same rounds differ."""
+    """The second round of two, recomputed directly; without the table the same rounds differ."""
     model = random_map(dropout=0.0, self_condition=True).double()
     sampler = sampler_of(model, Options(nfe=2, kappa=1.0, fresh_noise=False))
     trace = sampler.sample(3, seed=4, trace=True)
@@ -201,7 +201,7 @@ def test_self_conditioning_reads_the_round_before():
 
 
 def test_replayed_rounds_agree_with_plain_ones():
-    """The recording is a plain call here: what is checked is that inputs reach it and batches may have any size."""
+    """The recording is a plain call here: tests that inputs reach it and that batches may have any size."""
     model = random_map(dropout=0.0).double()
     plain, options = Evaluator.plain(model), Options(nfe=4, kappa=0.5, scorer="quality")
     given = sampler_of(model).given(np.zeros((23, L), int), None)

@@ -32,7 +32,7 @@ def model():
 
 
 def evaluate(model, known, key, sigma, recalled=None):
-    """T and the trunk with tokens where they are known ({position: token}) and noise of a key elsewhere (None: 0)."""
+    """T and the trunk with known tokens ({position: token}) and noise of a key elsewhere (None: 0)."""
     x0 = torch.zeros(LENGTH, V, dtype=torch.float64)
     if key is not None:
         x0 = sigma * rng.normal(key[None], LENGTH, V, dtype=torch.float64)[0]
@@ -51,7 +51,7 @@ def scores(model, T, trunk, tokens, free, scorer):
 
 @torch.no_grad()
 def dense_revise(model, index, given, options, seed):
-    """(tokens, held) of every round, and whether the answer confirmed itself."""
+    """(tokens, held) of every round, and whether the answer was confirmed."""
     free = [l for l in range(LENGTH) if given[l] is None]
     tokens, held, rounds, T = list(given), {l: given[l] for l in range(LENGTH) if l not in free}, [], None
     for r in range(1, options.nfe + 1):
@@ -94,7 +94,7 @@ def test_revising_is_the_algorithm(model, scorer, nfe, recalls):
 
 @torch.no_grad()
 def dense_check(model, index, given, answer, options, seed):
-    """The answer after checking and mending, whether it is stable, and the evaluations that took."""
+    """The answer after checking and redrawing, whether it is stable, and the number of evaluations."""
     free = [l for l in range(LENGTH) if given[l] is None]
     tokens, left, nfe, turn, stable = list(answer), options.check, 0, 0, not free
     while left >= 2 and free and not stable:
@@ -137,7 +137,7 @@ def test_checking_is_the_algorithm(model, scorer, mean_from, budget):
     plain = Options(nfe=3, kappa=0.5, scorer=scorer, sigma=1.3, mean_from=mean_from)
     options = replace(plain, check=budget)
     tokens, clean = (x[:, :LENGTH] for x in prompts(8))
-    clean[0] = True  # nothing to doubt
+    clean[0] = True  # nothing to check
     trace = sampler_of(model, options, batch=3).sample(tokens=tokens, clean=clean, seed=5, trace=True)
     for b, given in enumerate(rows_of(tokens, clean)):
         first = dense_rounds(model, b, given, plain, seed=5)
@@ -150,7 +150,7 @@ def test_checking_is_the_algorithm(model, scorer, mean_from, budget):
 
 @torch.no_grad()
 def test_an_answer_that_always_comes_back_is_stable(monkeypatch, model):
-    """The proposals of a map that knows the answer: two looks and no more. One that differs anywhere is doubted."""
+    """A map that knows the answer: two looks confirm it. An answer that differs anywhere is drawn again."""
     answer = torch.from_numpy(prompts(1)[0][:, :LENGTH]).expand(4, -1)
     known = answer.clone()
 
@@ -169,7 +169,7 @@ def test_an_answer_that_always_comes_back_is_stable(monkeypatch, model):
         assert trace.nfe.tolist() == [2] * 4
     watch = Watch(4)
     trace = check(Evaluator.plain(model), given, proposed, Options(nfe=1, check=5, sigma=1.0), 0, watch)
-    assert np.array_equal(trace.tokens, known), "what did not come back is drawn again"
+    assert np.array_equal(trace.tokens, known), "changed tokens are drawn again"
     assert trace.stable.all()
     assert trace.nfe.tolist() == [2, 2, 5, 2]
 

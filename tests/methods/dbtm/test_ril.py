@@ -28,7 +28,7 @@ def rollout(method, batch, x0, b, committing=True, k=K):
     committed, p, states, sets = set(prompt), e, [], [set(prompt)]
     for r in range(1, k + 1):
         held = {l: e[l] if committing or l in prompt else p[l] for l in committed}
-        noise = x0[r - 1] if isinstance(x0, list) else x0  # of every round, where it is drawn anew
+        noise = x0[r - 1] if isinstance(x0, list) else x0  # one per round, if redrawn
         x = torch.stack([held.get(l, noise[b, l]) for l in range(L)])
         p = method.network(x[None])[0].detach()
         remaining = [l for l in range(L) if l not in committed]
@@ -63,7 +63,7 @@ def check(method, batch, want, **weights):
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("kind", ["not in C_r-1", "not in C_r", "non-commit"])
 def test_semi_r_shares_the_states_of_the_rollout(monkeypatch, kind, small):
-    """CE(T(x_hat_{r-1}), sg T(x_hat_{k-1})) beside the data's cross-entropy, at the same states."""
+    """CE(T(x_hat_{r-1}), sg T(x_hat_{k-1})) in addition to the data's cross-entropy, at the same states."""
     monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
     committing, later = kind != "non-commit", kind == "not in C_r"
     ril = RilConfig(weight=0.6, semigroup=0.4, quality=0.0, depths=(K,), kappa=KAPPA, commit=committing)
@@ -85,13 +85,13 @@ def test_semi_r_alone_makes_rollouts_from_its_first_step_on():
     method = build(loss=NOTHING, ril=RilConfig(semigroup=1.0, semigroup_start=2, quality=1.0, depths=(2,)))
     late = backward(method, examples(step=2))
     assert {"ril", "semi_r"} <= late.keys()
-    assert "ril_quality" not in late, "without a weight the quality head has nothing to do"
+    assert "ril_quality" not in late, "without a weight the quality head does not run"
     assert late["loss"].item() == pytest.approx(late["semi_r"].item())
     assert "semi_r" not in backward(method, examples(step=1))
 
 
 def test_semi_r_targets_are_made_without_dropout():
-    """The target of a rollout of one round is the map itself, but for the mask."""
+    """The target of a rollout of one round is the map itself, except for the dropout mask."""
     model = replace(tiny_run().model, dropout=0.5)
     method, batch = build(model=model, loss=NOTHING, ril=RilConfig(semigroup=1.0, depths=(1,))), examples()
     x0 = coupled_noise(method, batch)
@@ -114,7 +114,7 @@ def test_semi_r_needs_every_row_to_the_end():
         RilConfig(semigroup=1.0, later_fraction=0.5)
 
 
-# -- contexts that rollouts made ---------------------------------------------------------------------------------------
+# -- contexts from rollouts --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -168,7 +168,7 @@ def test_contexts_are_of_clean_tokens():
 
 
 def test_one_round_of_a_rollout_may_be_supervised():
-    """The state of that round after the rounds before it; no later round is run, and no earlier one has a gradient."""
+    """The state of that round after the earlier rounds; no later round runs, and no earlier one has a gradient."""
     ril = RilConfig(weight=0.7, quality=0.0, depths=(K,), kappa=KAPPA, rounds="one")
     seen = set()
     for step in range(6):
@@ -247,7 +247,7 @@ def test_the_anchor_may_supervise_clean_context(everywhere):
 
 
 def own_states(method, batch, x0, b):
-    """States of a rollout that holds argmax T on what is chosen anew in every round, by confidence."""
+    """States of a rollout that holds argmax T at positions chosen again in every round, by confidence."""
     e, prompt = one_hot(batch.tokens[b]), {l for l in range(L) if batch.prompt[b, l]}
     held, states = {l: e[l] for l in prompt}, []
     for r in range(1, K + 1):
@@ -264,7 +264,7 @@ def own_states(method, batch, x0, b):
 @pytest.mark.parametrize("supervise", ["uncommitted", "remaining"])
 @pytest.mark.parametrize("small", [True, False])
 def test_rows_may_hold_the_maps_own_choices(monkeypatch, small, supervise):
-    """Every position learns the data's token at every round, whatever is held there."""
+    """Every position learns the data's token at every round, regardless of its held token."""
     monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
     ril = RilConfig(weight=0.6, quality=0.0, depths=(K,), kappa=KAPPA, own=1.0, supervise=supervise)
     method, batch = build(loss=NOTHING, ril=ril), examples()
@@ -281,7 +281,7 @@ def test_rows_may_hold_the_maps_own_choices(monkeypatch, small, supervise):
 
 
 def test_some_rows_hold_their_own_choices_and_the_others_the_truth():
-    """Each row as it would be if all were of its kind."""
+    """Each row is computed as if all rows were of its kind."""
     batch = examples()
     u_B = rng.uniform(rng.fold(batch.key(OWN), K, 0), 1)[:, 0]
     share = u_B.sort().values[1:3].mean().item()  # two rows below it, the others above
@@ -297,7 +297,7 @@ def test_some_rows_hold_their_own_choices_and_the_others_the_truth():
 
 
 def test_what_a_row_holds_of_its_own_may_stay():
-    """Without un-commit, positions are added by confidence, and keep the token of the round that chose them."""
+    """Without un-commit, positions are added by confidence and keep their token."""
     ril = RilConfig(weight=0.6, quality=0.0, depths=(K,), kappa=KAPPA, own=1.0, uncommit=False)
     method, batch = build(loss=NOTHING, ril=ril), examples()
     x0, want, changed = coupled_noise(method, batch), torch.zeros(()), 0
@@ -312,14 +312,14 @@ def test_what_a_row_holds_of_its_own_may_stay():
             best = sorted(sure, key=lambda l: -sure[l])[: math.ceil(len(sure) / (K - r + 1))]
             chosen = [l for l in sure if sure[l] >= KAPPA or l in best]
             held |= {l: torch.eye(e.shape[1])[p[l].argmax()] for l in chosen}
-    assert changed, "the map would have changed its mind"
+    assert changed, "the map would have changed a token"
     check(method, batch, {"ril": want}, ril=0.6)
 
 
 @pytest.mark.parametrize("own", [0.0, 1.0])
 @pytest.mark.parametrize("where", ["supervised", "open", "all"])
 def test_where_the_quality_head_learns(own, where):
-    """log q of what the map proposes at the counted positions; at the others it reads the token that is there."""
+    """log q of the map's proposals at positions with a loss; at the others the head reads the current token."""
     ril = RilConfig(weight=0.6, quality=0.5, depths=(K,), kappa=KAPPA, own=own, quality_on=where)
     method, batch = build(loss=NOTHING, ril=ril), examples()
     x0, want, held_count = coupled_noise(method, batch), {"ril": torch.zeros(()), "ril_quality": torch.zeros(())}, 0

@@ -1,4 +1,4 @@
-"""The exact denoiser and flow of the reference problem, and a network that is either: its embedding is the identity."""
+"""The exact denoiser and flow of the reference problem, and a network for either: its embedding is the identity."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ DELTA_2_7 = torch.tensor([[[0.133398, 0.057820, 0.808782], [0.060925, 0.133652, 
 
 
 def denoiser(x_BLV: Tensor, t: Tensor, clean_BL: Tensor | None = None) -> Tensor:
-    """D(x, t) by enumeration of the nine sequences; t is (B,). Clean positions hold a vertex, which is given."""
+    """D(x, t) by enumeration of the nine sequences; t is (B,). Clean positions are a given vertex."""
     clean_BL = torch.zeros(x_BLV.shape[:2], dtype=torch.bool) if clean_BL is None else clean_BL
     weight_BL = torch.where(clean_BL, 0.0, (t / (1 - t) ** 2)[:, None])
     score = torch.einsum("blv,klv->blk", x_BLV, VERTICES)
@@ -47,7 +47,7 @@ def flow(x_BLV: Tensor, s: Tensor, t: Tensor, clean_BL: Tensor | None = None, st
 
 
 def two_time(x_BLV: Tensor, s: Tensor, t: Tensor, clean_BL: Tensor | None = None, steps: int = 200) -> Tensor:
-    """delta_{s,t}(x) of the exact flow; t = 1 is taken at .9999, where a sample stands at its vertex."""
+    """delta_{s,t}(x) of the exact flow; t = 1 is replaced by .9999, where a sample is at its vertex."""
     t = t.clamp(max=0.9999)
     same = (t - s < 1e-12)[:, None, None]
     end = flow(x_BLV, s, torch.where(t - s < 1e-12, s + 1e-3, t), clean_BL, steps)
@@ -57,7 +57,7 @@ def two_time(x_BLV: Tensor, s: Tensor, t: Tensor, clean_BL: Tensor | None = None
 
 
 def two_time_of_tokens(x_BLV: Tensor, s_BL: Tensor, t_BL: Tensor, steps: int = 200) -> Tensor:
-    """The same where every token has its own times, 1 where it is clean."""
+    """The same with times per token, 1 for clean ones."""
     clean = s_BL == 1
     s, t = (torch.where(clean, 0.0, x).amax(1).double() for x in (s_BL, t_BL))
     return two_time(x_BLV, s, t, clean, steps)
@@ -89,5 +89,5 @@ class Exact(nn.Module):
     def hidden(self, h: Tensor, dh=None, times=(), rates=None, cache=None):
         self.calls += 1
         logits = self.p(h, *times).clamp(min=1e-300).log()
-        learned = self.free is not None and len(self.free) == len(h)  # the pass that is trained has all rows
+        learned = self.free is not None and len(self.free) == len(h)  # the trained pass has all rows
         return (logits + self.free if learned else logits), None

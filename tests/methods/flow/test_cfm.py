@@ -23,7 +23,7 @@ def at(*t):
 
 
 def exact(steps=40, clean=None, **more) -> Exact:
-    """The exact map; the network is given s and t - s."""
+    """The exact map; the network reads s and t - s."""
     return Exact(lambda x, s, d: two_time(x, s, s + d, clean, steps), **more)
 
 
@@ -47,7 +47,7 @@ def test_the_exact_flow_has_no_residual(s, t):
 
 @pytest.mark.parametrize("cap", [0.0, 1.5])
 def test_the_chunked_residual_is_the_dense_one(cap):
-    """Against dX/dt of a dense state by jvp, with everything but dX/dt inside a stop-gradient."""
+    """Against dX/dt of a dense state by jvp, with a stop-gradient around everything but dX/dt."""
     torch.manual_seed(0)
     n, width, vocab = 7, 4, 5
     head = torch.nn.Linear(width, vocab).double()
@@ -84,7 +84,7 @@ class Logits(torch.nn.Module):
 
 @pytest.mark.usefixtures("double")
 def test_the_gradient_is_full_reverse_over_forward():
-    """The map's part of a real network of two layers, against torch.func through network, head and dense states."""
+    """The map's part with a real network of two layers, against torch.func through network, head and dense states."""
     method, whole = method_of("cfm"), batch()
     network, rows = method.network, torch.tensor([1, 3, 4])
     s, t = at(0.1, 0.3, 0.0), at(0.6, 0.9, 0.4)
@@ -164,7 +164,7 @@ def test_a_quarter_of_the_rows_learns_the_map():
 
 
 def test_a_step_costs_what_the_card_says():
-    """Three quarters 3; the others value and tangent, both with gradient, and one pass without: 7."""
+    """Three quarters of the rows count 3; the others 7: value and tangent, both with gradient, and a pass without."""
     assert count_passes(recipe("markov").by("cfm")) == {
         Pass("map", gradient=True): 48,
         Pass("map", gradient=True, tangent=True, tangent_gradient=True): 16,

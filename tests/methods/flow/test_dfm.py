@@ -49,7 +49,7 @@ def test_no_gradient_at_the_exact_map_by_two_steps():
 
 
 def test_no_gradient_at_the_exact_map_by_the_derivative():
-    """The tangent of the exact logits along (flow, s) by central differences, in place of the network's own."""
+    """The tangent of the exact logits along (flow, s) by central differences, in place of the network's."""
     method, e = run_of(EulerianDFM), 1e-5
     network = method.network = exact(steps=1_000, rows=2)
     plain = network.hidden
@@ -78,7 +78,7 @@ def test_no_gradient_at_the_exact_map_by_the_derivative():
 
 
 def test_a_small_error_of_the_map_has_a_small_gradient():
-    """With a tiny constant in its weight it would have one of unit length, whatever its size."""
+    """With a tiny constant in its weight, the gradient would have unit norm for an error of any size."""
     z = denoiser(X, at(0.5)).log()[0]
     grown = {}
     for c in (1e-6, EulerianDFM.Config().map_c):
@@ -100,7 +100,7 @@ def test_a_small_error_of_the_map_has_a_small_gradient():
 
 
 def test_the_denoisers_gradient_vanishes_where_weights_do_not_matter():
-    """Without the adaptive weight the mean over the posterior is zero at D; with it the optimum is another."""
+    """Without the adaptive weight the mean over the posterior is zero at D; with it the optimum is different."""
     for r, bound in ((0.0, 1e-10), (0.5, None)):
         method = run_of(DFM, r=r)
         network = method.network = exact()
@@ -114,7 +114,7 @@ def test_the_denoisers_gradient_vanishes_where_weights_do_not_matter():
 
 
 def test_positions_without_a_logarithm_are_left_out():
-    """A derivative so large that the argument is negative: the position is its own target."""
+    """For a derivative so large that the argument is negative, the position is its own target."""
     method = run_of(EulerianDFM)
     network, left_out = exact(), torch.zeros(())
     z = denoiser(X, at(0.5)).log()
@@ -205,7 +205,7 @@ def test_the_objective_can_be_measured_without_gradients(name):
 
 
 def test_a_step_costs_what_the_card_says():
-    """Half of the rows 3, the others 5 by two steps, and 5 and the tangent's scores by the derivative."""
+    """Half of the rows count 3; the others 5 by two steps, or 5 and the tangent's scores by the derivative."""
     config = override(recipe("markov").by("dfm"), ["method.start=0"])
     assert count_passes(config) == {Pass("map", gradient=True): 64, Pass("map", gradient=False): 64}
     assert count_passes(override(config, ["method.start=10"])) == {Pass("map", gradient=True): 64}

@@ -1,4 +1,4 @@
-"""FLM on the reference problem: golden values, zero gradient at the exact denoiser, the law of its sampler."""
+"""FLM on the reference problem: golden values, zero gradient at the exact denoiser, its sampler's distribution."""
 
 from itertools import pairwise
 
@@ -28,8 +28,8 @@ def test_the_exact_denoiser_and_flow_have_the_golden_values():
 
 
 def test_the_gradient_at_the_exact_denoiser_is_zero_on_average():
-    """Over the nine sequences and a quadrature over the noise, at the same x: the expected loss given x has its minimum
-    at D. Every x is reached from each sequence with some noise, so the sequences' weights given x are summed directly.
+    """The expected loss given x has its minimum at D. Every x is reached from each of the nine sequences with some
+    noise, so the losses at x are summed with the sequences' probabilities given x.
     """
     method = run_of(FLM, logit_cap=0)
     for tau in (0.1, 0.6, 0.95):
@@ -45,7 +45,7 @@ def test_the_gradient_at_the_exact_denoiser_is_zero_on_average():
             part.loss.backward()
             total += w * network.free.grad
         assert total.abs().max() < 1e-10
-        assert network.free.grad.abs().max() > 1e-3  # of one sequence alone it is not
+        assert network.free.grad.abs().max() > 1e-3  # the gradient of a single sequence is not zero
 
 
 def posterior(x, t):
@@ -84,7 +84,7 @@ def test_many_euler_steps_of_the_exact_denoiser_give_the_law():
 
 
 def test_the_law_of_three_steps_is_that_of_the_euler_scheme():
-    """Beside a simulation of the scheme from other noise, with seven times as many samples."""
+    """Against a simulation of the scheme with other noise and seven times as many samples."""
     method, n = run_of(FLM, logit_cap=0), 7 * N
     x = torch.randn(n, 2, V, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     grid = method.clock.t(at(0, 1 / 3, 2 / 3)).tolist()
@@ -108,7 +108,7 @@ def test_one_evaluation_gives_the_most_frequent_token_of_every_position():
 
 
 def test_a_temperature_draws_the_last_prediction():
-    """One evaluation at temperature 1 draws every position from its own law."""
+    """One evaluation at temperature 1 draws every position from its marginal."""
     method = run_of(FLM, logit_cap=0)
     trace = sampled(method, exact(method, learn=False), N, nfe=1, temperature=1.0)
     assert chi_square(trace.tokens, FIRST[:, None] * SECOND) > 1e-4

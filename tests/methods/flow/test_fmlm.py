@@ -1,4 +1,4 @@
-"""FMLM on the reference problem: zero gradient at the exact map, the law of its sampler, its teacher."""
+"""FMLM on the reference problem: zero gradient at the exact map, its sampler's distribution, its teacher."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def exact(method, steps=40, clean=None, **more) -> Exact:
 
 
 def test_no_gradient_at_the_exact_map_taught_by_the_exact_denoiser(monkeypatch):
-    """Row by row, both on the diagonal and off it; the clock's middle is not the linear one."""
+    """Row by row, on the diagonal and off it; the clock's middle differs from the linear middle."""
     method = run_of(FMLM, logit_cap=0)
     method.network = exact(method, steps=1_000, rows=3)
     method.frozen["teacher"] = Exact(lambda x, tau: denoiser(x, method.clock.t(tau)), learn=False)

@@ -1,4 +1,4 @@
-"""FMLM+ on the reference problem: zero gradient at the exact map, the law of posterior refinement."""
+"""FMLM+ on the reference problem: zero gradient at the exact map, the distribution of posterior refinement."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def exact(steps=40, **more) -> Exact:
 
 
 def marginal(x, s, t):
-    """D(noise, 0 | context): the law of each position given what is clean."""
+    """D(noise, 0 | context): the distribution of each position given the clean tokens."""
     return denoiser(x, torch.zeros(len(x), dtype=torch.float64), s == 1)
 
 
@@ -91,7 +91,7 @@ def test_the_share_of_context_is_even_and_the_prompt_is_in_it():
 @pytest.mark.parametrize(("nfe", "substeps"), [(1, 1), (3, 1), (2, 2)])
 def test_the_exact_map_commits_everything_at_once_to_the_law(nfe, substeps):
     trace = sampled(run_of(FMLMPlus, logit_cap=0), exact(learn=False), N, nfe=nfe, substeps=substeps)
-    assert (trace.nfe == substeps).mean() > 0.99  # every confidence is 1, but for trajectories between two vertices
+    assert (trace.nfe == substeps).mean() > 0.99  # every confidence is 1, except for trajectories between two vertices
     assert chi_square(trace.tokens, P) > 1e-4
 
 

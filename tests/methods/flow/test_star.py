@@ -1,4 +1,4 @@
-"""The analogue of FMLM*: the self-condition slot, the iterated teacher, and the student without a slot."""
+"""The analogue of FMLM*: self-conditioning, the iterated teacher, and the student without self-conditioning."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -84,7 +84,7 @@ def test_a_sampler_hands_its_prediction_to_the_next_step(monkeypatch):
 
 
 class Contraction(Exact):
-    """A teacher whose logits are c + A slot: D -> softmax(c + A D) has one fixed point, which it approaches."""
+    """A teacher with logits c + A D for its last prediction D: D -> softmax(c + A D) converges to one fixed point."""
 
     def __init__(self, c, factor):
         super().__init__(None, learn=False)
