@@ -98,9 +98,9 @@ class LossConfig(Section):
 class PosteriorConfig(Section):
     """The posterior at the prior's mean (beyond the paper); weight 0 is off.
 
-    At noisy states the map has two masters: transport wants one answer for every x0, cross-entropy all that the context
-    allows. Where unknown positions are 0, the mean of the prior, there is no x0, and cross-entropy alone is right:
-    T(context, 0) learns p(x1 | context), from which the sampler's later rounds draw (sample.mean_from).
+    At noisy states two terms compete: transport wants one answer per x0, cross-entropy the distribution of all answers
+    that the context allows. Unknown positions at 0, the mean of the prior, carry no x0, so cross-entropy alone applies:
+    T(context, 0) learns p(x1 | context). The sampler's later rounds draw from it (sample.mean_from).
     """
 
     section: ClassVar[str] = "method.posterior"
@@ -110,10 +110,10 @@ class PosteriorConfig(Section):
     fraction: float = 1.0
     """Share of the batch's rows in this pass."""
     spread: float = 0.0
-    """Share of these rows whose context is what scorer=spread commits first, instead of positions at random."""
+    """Share of these rows whose context is the positions that scorer=spread commits first, instead of random ones."""
     late: float = 1.0
     """The share of known positions is drawn from Beta(late, 1), whose mean is late / (late + 1): 1 is uniform. Above 1,
-    more rows show the end of sampling, where single tokens are decided by many others; the first rounds need fewer."""
+    more rows are states of late rounds, where a token depends on many others; early rounds need fewer rows."""
 
     def __post_init__(self):
         self.not_negative("weight")
@@ -217,13 +217,13 @@ class DistillConfig(Section):
     kappa: float = 0.9
     """Commit threshold of the teacher."""
     scorer: Literal["confidence", "spread"] = "confidence"
-    """What the teacher commits first."""
+    """The positions that the teacher commits first."""
     commit: bool = True
     """The teacher commits tokens, or holds distributions."""
     supervise: Literal["uncommitted", "remaining"] = "uncommitted"
     """What a state learns: everything not committed there, or only what the teacher decides in later rounds."""
     temperature: float = 0.7
-    """Of the teacher's soft target."""
+    """Temperature of the teacher's soft target."""
     start: int = 100_000
     """First step with self-distillation."""
     refresh: int = 5_000
@@ -247,13 +247,13 @@ class QualityConfig(Section):
     section: ClassVar[str] = "method.quality"
 
     enabled: bool = True
-    """Whether the map has one."""
+    """Whether the map has a quality head."""
     width: int = 256
-    """Its width."""
+    """Width of the quality head."""
     depth: int = 4
-    """Its layers."""
+    """Layers of the quality head."""
     heads: int = 4
-    """Its attention heads."""
+    """Attention heads of the quality head."""
 
     def __post_init__(self):
         self.positive("width", "depth", "heads")
@@ -273,7 +273,7 @@ class Config(MethodConfig):
     loss: LossConfig = field(default_factory=LossConfig)
     """Weights of the objective's terms."""
     posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
-    """What the context alone says, learned at the prior's mean."""
+    """p(x1 | context), learned at the prior's mean."""
     ril: RilConfig = field(default_factory=RilConfig)
     """Refinement in the loop, supervised by data."""
     distill: DistillConfig = field(default_factory=DistillConfig)
@@ -281,8 +281,7 @@ class Config(MethodConfig):
     quality: QualityConfig = field(default_factory=QualityConfig)
     """The quality head."""
     loops: tuple[int, ...] = ()
-    """Numbers of loops of the blocks, of which every step draws one, so that a sampler may choose; empty: always
-    model.loops."""
+    """Numbers of loops of the blocks: every step draws one of them, so that a sampler can choose. Empty: model.loops."""
 
     def __post_init__(self):
         if not all(1 <= loops <= MOST_LOOPS for loops in self.loops):
