@@ -281,7 +281,7 @@ class Config(MethodConfig):
     quality: QualityConfig = field(default_factory=QualityConfig)
     """The quality head."""
     loops: tuple[int, ...] = ()
-    """Numbers of loops of the blocks: every step draws one of them, so that a sampler can choose. Empty: model.loops."""
+    """Numbers of loops of the blocks; every step draws one, so that a sampler can choose. Empty: always model.loops."""
 
     def __post_init__(self):
         if not all(1 <= loops <= MOST_LOOPS for loops in self.loops):
