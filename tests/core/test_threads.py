@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from dbtm.core.threads import SLEEP_SOON, let_idle_threads_sleep, let_idle_threads_sleep_at_once
+from dbtm.core.threads import SLEEP_SOON, let_idle_threads_sleep, let_idle_threads_sleep_at_once, thread_count
 
 
 def test_what_the_user_has_set_stays():
@@ -50,3 +51,12 @@ def test_a_server_lets_them_sleep_at_once_unless_the_user_says_otherwise():
         let_idle_threads_sleep(environment)
         let_idle_threads_sleep_at_once(environment)
         assert environment == chosen
+
+
+def test_a_number_of_threads_for_a_while():
+    before = torch.get_num_threads()
+    with thread_count(before + 1):
+        assert torch.get_num_threads() == before + 1
+        with thread_count(0):
+            assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before

@@ -5,13 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from dbtm.checkpoint.loading import load
 from dbtm.config import to_dict
 from dbtm.core.errors import UsageError
 from dbtm.core.registry import METHODS
+from dbtm.core.threads import thread_count
 from dbtm.methods import BUILT_IN
-from dbtm.service.training import TrainRequest, configuration, train
+from dbtm.service.training import TrainRequest, configuration, fit, train
+from dbtm.train.callbacks import Callback
 from tests.service.conftest import TINY
 
 pytestmark = pytest.mark.usefixtures("few_samples_measured")
@@ -103,3 +106,18 @@ def test_the_causal_network_refuses_the_delta_backbone(prepared, tmp_path):
     with pytest.raises(UsageError, match="no causal form"):
         train(request_of("markov", "ar", prepared, tmp_path, "model.backbone=delta", "model.depth=4"))
     assert not list(tmp_path.glob("step-*"))
+
+
+def test_a_small_network_trains_on_one_thread(prepared, tmp_path):
+    """The smallest size's setting; afterwards the process has its threads again."""
+
+    class Count(Callback):
+        def record(self, step, values):
+            seen.add(torch.get_num_threads())
+
+    seen, config = set(), configuration(TrainRequest("own", data=prepared["own"], changes=tuple(TINY)))
+    assert config.train.threads == 1
+    with thread_count(3):
+        fit(config, tmp_path / "run", callbacks=[Count()])
+        assert torch.get_num_threads() == 3
+    assert seen == {1}

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from dbtm.core.device import DEVICES
 from dbtm.core.errors import UsageError, nearest
-from dbtm.core.limits import MOST_ROWS
+from dbtm.core.limits import MOST_ROWS, MOST_THREADS
 from dbtm.core.settings import Section
 
 
@@ -68,6 +68,8 @@ class TrainConfig(Section):
     """Checkpoint with the initial averaged weights; empty: from scratch."""
     device: str = "auto"
     """auto, cpu, cuda or mps."""
+    threads: int = 0
+    """On a CPU, threads of the matrix products; 0: PyTorch's choice. One is often fastest for small networks."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Dtype of the matrix products; weights stay float32."""
     compile: bool = False
@@ -98,7 +100,8 @@ class TrainConfig(Section):
     def __post_init__(self):
         self.positive("steps", "batch", "log_every", "checkpoint_every", "keep", "peer_timeout")
         self.in_range(0, 7 * 86_400, "peer_timeout")
-        self.not_negative("micro_batch", "evaluate_every")
+        self.not_negative("micro_batch", "evaluate_every", "threads")
+        self.in_range(0, MOST_THREADS, "threads")
         self.in_range(0, MOST_ROWS, "batch", "micro_batch")
         self.in_range(0, 2**62, "seed")
         if any(step < 1 for step in self.milestones):

@@ -1,7 +1,8 @@
-"""How PyTorch's idle threads wait. Called by `import dbtm`, before PyTorch reads its environment."""
+"""PyTorch's threads: how idle ones wait, set by `import dbtm` before PyTorch reads its environment, and how many."""
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 
 SLEEP_SOON = {
     "GOMP_SPINCOUNT": "30000",  # iterations of libgomp (Linux): about a tenth of a millisecond
@@ -32,3 +33,17 @@ def let_idle_threads_sleep_at_once(environment: MutableMapping[str, str] = os.en
         environment["GOMP_SPINCOUNT"] = "300"
     if environment.get("KMP_BLOCKTIME") == SLEEP_SOON["KMP_BLOCKTIME"]:
         environment["KMP_BLOCKTIME"] = "0"
+
+
+@contextmanager
+def thread_count(count: int) -> Iterator[None]:
+    """Within, PyTorch computes with this many threads; 0 changes nothing."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -15,10 +15,12 @@ class Size:
     depth: int
     heads: int
     batch: int
+    threads: int = 0
+    """On a CPU: several threads would wait for each other longer than they compute on matrices of the smallest size."""
 
 
 SIZES = {
-    "tiny": Size(64, 4, 4, 128),
+    "tiny": Size(64, 4, 4, 128, threads=1),
     "small": Size(128, 6, 4, 128),
     "medium": Size(256, 6, 8, 256),
     "large": Size(512, 8, 8, 256),
@@ -41,4 +43,5 @@ def changes(size: str, tokens: int, device: torch.device) -> list[str]:
         raise UsageError(f"size {size} is not a choice{nearest(size, ['auto', *SIZES])}")
     chosen = SIZES[auto(tokens, device) if size == "auto" else size]
     model = {"model.width": chosen.width, "model.depth": chosen.depth, "model.heads": chosen.heads}
-    return [f"{name}={value}" for name, value in {**model, "train.batch": chosen.batch}.items()]
+    train = {"train.batch": chosen.batch, "train.threads": chosen.threads}
+    return [f"{name}={value}" for name, value in {**model, **train}.items()]

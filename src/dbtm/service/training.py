@@ -19,6 +19,7 @@ from dbtm.checkpoint.migrate import read_config
 from dbtm.config import RunConfig, override
 from dbtm.core.device import device_name, pick_device
 from dbtm.core.errors import UsageError
+from dbtm.core.threads import thread_count
 from dbtm.evals import machine, quick
 from dbtm.recipes import PAPER, recipe, sizes
 from dbtm.service.tuning import tune_finished
@@ -96,7 +97,7 @@ class DryRun:
 def dry_run(request: TrainRequest, steps: int = 4) -> DryRun:
     """Build a run and do its first steps, in a temporary folder."""
     config = configuration(request)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, thread_count(config.train.threads):
         trainer = loop.Trainer(config, Path(folder) / "run")
         times = []
         for batches in islice(trainer.batches(), steps):
@@ -130,7 +131,8 @@ def fit(
     new = minutes is None and not (resume and checkpoint.latest(Path(out)))
     least, smaller = _least_seconds(config) if new else 0.0, _smaller(config)
     evaluate, load = quick.on_the_way, quick.judge_of
-    folder = loop.fit(config, out, resume, max_seconds, minutes, evaluate, callbacks, smaller, load, least)
+    with thread_count(config.train.threads):
+        folder = loop.fit(config, out, resume, max_seconds, minutes, evaluate, callbacks, smaller, load, least)
     tune_finished(folder)
     return folder
 
