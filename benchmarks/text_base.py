@@ -39,8 +39,11 @@ WAYS: dict[str, dict[str, Any]] = {
     "same noise": {"fresh_noise": False},
     "temperature 0.5": {"temperature": 0.5},
     "penalty 0.5": {"repetition_penalty": 0.5},
+    "posterior 0.5": {"mean_from": 2, "mean_temperature": 0.5},
     "posterior 0.7": {"mean_from": 2, "mean_temperature": 0.7},
     "posterior 1": {"mean_from": 2},
+    "posterior 1, top 0.9": {"mean_from": 2, "top_p": 0.9},
+    "posterior 0.7, confidence": {"mean_from": 2, "mean_temperature": 0.7, "scorer": "confidence", "kappa": 1.0},
 }
 """Ways to sample, by options of the sampler; those that a map was not trained for are left out."""
 STUDY_WAYS = ["recipe", "temperature 0.5", "penalty 0.5", "posterior 0.7"]
@@ -63,12 +66,24 @@ class Variant:
 
 
 POSTERIOR = ("method.posterior.weight=1", "method.posterior.fraction=0.25", "method.posterior.spread=0.5")
+MIX = (
+    *("method.loss.transport=0.1", "method.loss.anchor=0.1", "method.loss.boundary=0.1", "method.ril.weight=0"),
+    *("method.loss.interpolant_fraction=0.125", "method.loss.boundary_fraction=0.03125"),
+    *("method.posterior.weight=1", "method.posterior.spread=0.75"),
+)
 LATER = ("method.ril.depths=[2]", "method.ril.later_fraction=0.5")
 VARIANTS = (
     Variant("base", "the recipe"),
     Variant("posterior", "the posterior term", POSTERIOR),
     Variant("posterior 3", "its weight", (*POSTERIOR, "method.posterior.weight=3")),
     Variant("posterior late", "its contexts: most positions known", (*POSTERIOR, "method.posterior.late=2.5")),
+    Variant("mix", "as `own`: the posterior term on all rows, the terms at noise on an eighth of them", MIX),
+    Variant("mix, convolution", "both", (*MIX, "model.conv_width=5")),
+    Variant(
+        "posterior and convolution",
+        "the posterior term on half of the rows, and a short convolution",
+        (*POSTERIOR, "method.posterior.fraction=0.5", "model.conv_width=5"),
+    ),
     Variant("convolution", "a short convolution on queries, keys and values", ("model.conv_width=5",)),
     Variant("random contexts", "contexts that the sampler visits", ("method.ril.spread=0",)),
     Variant("no loops", "blocks applied once, in half the time per step", ("model.loops=1",)),
@@ -248,16 +263,17 @@ def status(given: argparse.Namespace) -> None:
 
 
 def journal(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """A line per finished run, and a line per judged one."""
-    path = given.out / "study" / "study.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    """A line per finished run, and a line per judged one. Every run has a file, so that several run at once."""
+    paths = sorted((given.out / "study").glob("*.jsonl"))
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
 def append(given: argparse.Namespace, line: dict[str, Any]) -> None:
     from dbtm.core.atomic import write_bytes
 
-    lines = [*journal(given), line]
-    write_bytes(given.out / "study" / "study.jsonl", "".join(json.dumps(each) + "\n" for each in lines).encode())
+    path = ending(place(given, line["variant"], line["seed"]), ".jsonl")
+    before = path.read_bytes() if path.is_file() else b""
+    write_bytes(path, before + json.dumps(line).encode() + b"\n")
 
 
 def study(given: argparse.Namespace) -> None:
@@ -314,9 +330,10 @@ def compared(given: argparse.Namespace, variant: Variant, seed: int) -> dict[str
     last = train_by_request(request)
     line = {"variant": variant.name, "seed": seed, "steps": checkpoint.step_of(last), "minutes": minutes}
     line |= {"seconds": time.monotonic() - began, "recipe": variant.recipe, "changes": changes}
+    line |= {"metrics": [json.loads(record) for record in (run / "metrics.jsonl").read_text().splitlines()[-8:]]}
     write_sets(ending(run, ".jsonl.gz"), drawn(given, last, given.ways, STUDY_BUDGETS))
-    if variant.name == "base":
-        keep(last, base, line)
+    if variant.recipe == STAGES[0]:
+        keep(last, ending(run, ".packed"), line)
     shutil.rmtree(run)
     return {**line, **made(pick_device(device(given)))}
 
@@ -330,13 +347,14 @@ def report(given: argparse.Namespace) -> None:
     """Perplexity (entropy) of every variant by the first way to sample, then its perplexity at equal entropy."""
     lines = journal(given)
     names = [variant.name for variant in VARIANTS if any(line["variant"] == variant.name for line in lines)]
-    print(f"{'variant':26s} {'seeds':>5s}" + "".join(f"{n:>5d} NFE{'at equal entropy':>18s}" for n in STUDY_BUDGETS))
+    print(f"{'variant':26s} {'seeds':>5s}" + "".join(f"{n:>10d} NFE{'at equal entropy':>18s}" for n in STUDY_BUDGETS))
     table = []
     for name in names:
         seeds = [line["rows"] for line in lines if line["variant"] == name and "rows" in line]
         cells = [cell(seeds, nfe) for nfe in STUDY_BUDGETS] if seeds else []
         table.append({"variant": name, "seeds": len(seeds), "by_nfe": cells})
-        print(f"{name:26s} {len(seeds):5d}" + "".join(f"{each['shown']:>9s}{each['matched']!s:>18s}" for each in cells))
+        shown = (f"{each['shown']:>14s}{each['matched']!s:>18s}" for each in cells)
+        print(f"{name:26s} {len(seeds):5d}" + "".join(shown))
     document = {"target": f"entropy of real text - {NEAR}", "variants": table, "lines": lines}
     path = given.json or (given.out if given.tiny else ROOT / "results") / "text-base-study.json"
     path.write_text(json.dumps(document, indent=1) + "\n")
@@ -349,7 +367,9 @@ def cell(seeds: Sequence[list[dict[str, Any]]], nfe: int) -> dict[str, Any]:
     first, matched = [], []
     for rows in seeds:
         target = next(row["entropy"] for row in rows if row["kind"] == "real") - NEAR
-        points = [row for row in rows if row["kind"] == "sample" and row["settings"]["nfe"] == nfe]
+        points = [row for row in rows if row["perplexity"] and row["kind"] == "sample" and row["settings"]["nfe"] == nfe]
+        if not points:
+            return {"nfe": nfe, "perplexity": None, "entropy": None, "matched": None, "shown": "-"}
         first.append((points[0]["perplexity"], points[0]["entropy"]))
         curve = frontier([Point(row["entropy"], row["perplexity"]) for row in points])
         matched.append(perplexity_at(target, curve))
