@@ -223,7 +223,7 @@ def _option(name, value):
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("ar", ["--nfe", "1,4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--nfe", "1,4"], "'ar' needs one network evaluation per generated token"),
         ("ar", ["--sigma", "2"], "the sampler of 'ar' has no option 'sigma'"),
         ("mdlm", ["--repetition-penalty", "1"], "the sampler of 'mdlm' has no option 'repetition_penalty'"),
     ],

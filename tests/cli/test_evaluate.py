@@ -202,7 +202,7 @@ def _held_out(task):
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation per generated token"),
         ("ar", ["--kappa", ".5"], "the sampler of 'ar' has no option 'kappa'"),
         ("mdlm", ["--kappa", ".5"], "the sampler of 'mdlm' has no option 'kappa'"),
         ("mdlm", ["--scorer", "quality"], "the sampler of 'mdlm' has no option 'scorer'"),

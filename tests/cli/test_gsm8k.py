@@ -263,7 +263,7 @@ def test_other_methods_are_measured_with_what_they_have(command, models, tmp_pat
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("ar", ["--nfe", "1,4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--nfe", "1,4"], "'ar' needs one network evaluation per generated token"),
         ("mdlm", ["--kappa", ".5"], "the sampler of 'mdlm' has no option 'kappa'"),
         ("dbtm", ["--kappa", "2"], "kappa=2.0 must be between 0 and 1"),
         ("dbtm", ["--scorer", "best"], "scorer='best' is not a choice"),
@@ -329,7 +329,7 @@ def weak(monkeypatch):
 def test_a_weak_sandbox_is_told(command, programs, tmp_path, weak):
     code, out, err = command("eval", "gsm8k", "--oracle", programs, "--n", 1, "--json", tmp_path / "e.json")
     assert code == 0
-    assert "warning: the sandbox is without namespaces, seccomp here" in err
+    assert "warning: the sandbox lacks namespaces, seccomp on this machine" in err
     assert "warning" not in out
     assert json.loads((tmp_path / "e.json").read_text())["sandbox_without"] == ["namespaces", "seccomp"]
 
@@ -348,7 +348,7 @@ def test_quick_evaluation_during_training(untrained, weak, capsys):
     sampler = dbtm.load(untrained)
     for _ in range(2):
         found = quick.evaluate(sampler, seed=0)
-    assert capsys.readouterr().err.count("warning: the sandbox is without namespaces, seccomp here") == 1
+    assert capsys.readouterr().err.count("warning: the sandbox lacks namespaces, seccomp on this machine") == 1
     assert found.keys() == {"correct_1", "correct_4", "correct_16", "score"}
     assert all(0 <= value <= 1 for value in found.values())
 

@@ -267,7 +267,7 @@ def test_other_ways_to_sample_are_those_of_the_sampler(sample, texts, words, opt
 @pytest.mark.parametrize(
     ("method", "words", "message"),
     [
-        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation per generated token"),
         ("ar", ["--suffix", "dogs"], "it cannot fill a hole or end in given tokens"),
         ("ar", ["--infill", "The ____ fox"], "it cannot fill a hole or end in given tokens"),
         ("ar", ["--repetition-penalty", "1"], "the sampler of 'ar' has no option 'repetition_penalty'"),
@@ -393,7 +393,7 @@ def test_programs_are_run_with_a_warning_where_confinement_lacks_something_or_no
 
     monkeypatch.setattr(Sandbox, "missing", ["seccomp"])
     code, _, err = sample(programs, "--n", 1, "--nfe", 1)
-    assert (code, "warning: the sandbox is without seccomp here" in err) == (0, True)
+    assert (code, "warning: the sandbox lacks seccomp on this machine" in err) == (0, True)
     monkeypatch.setattr(Sandbox, "run", None)
     code, out, err = sample(programs, "--n", 2, "--nfe", 1, "--no-run")
     assert (code, err, out.count("no answer (not run: as asked)")) == (0, "", 2)

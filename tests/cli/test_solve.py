@@ -330,7 +330,7 @@ def test_rounds_without_commits_and_scores_are_drawn(command, untrained, tmp_pat
         ("mdlm", ["--sigma", "1"], "the sampler of 'mdlm' has no option 'sigma'"),
         ("mdlm", ["--nfe", "0"], "nfe=0 must be positive"),
         ("mdlm", ["--order", "rando"], "did you mean 'random'"),
-        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation for every token"),
+        ("ar", ["--nfe", "4"], "'ar' needs one network evaluation per generated token"),
         ("ar", ["--scorer", "spread"], "the sampler of 'ar' has no option 'scorer'"),
         ("ar", ["--top-p", "0"], "top_p=0.0 must be above 0"),
     ],

@@ -19,7 +19,7 @@ def test_budgets_where_there_are_some():
     ar = random_sampler(letters("ar"))
     assert over_budgets(ar) == [{}]
     assert over_budgets(ar, None, {"top_p": 0.9}) == [{"top_p": 0.9}]
-    with pytest.raises(UsageError, match=r"one network evaluation for every token .* no budget to choose"):
+    with pytest.raises(UsageError, match=r"one network evaluation per generated token: .* no budget to choose"):
         over_budgets(ar, [4])
 
 

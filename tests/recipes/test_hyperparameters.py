@@ -254,6 +254,7 @@ LEFT_OUT = {
     "sample.sampler": "refine",
     "sample.tolerance": 0.0,
     "optim.ema_warmup": True,  # paper-map.md, 11
+    "train.threads": 0,
 }
 """What the paper does not have, left out of its recipes; and its readings, where a setting is one."""
 

@@ -187,7 +187,7 @@ def test_questions_are_answered_by_programs_that_are_run(writer, monkeypatch):
     assert result.programs == writer.task.programs(result.trace.tokens, result.trace.prompt)
     assert [result.correct(b) for b in range(2)] == [False, False], "the model is untrained"
     kinds = [call if isinstance(call, str) else call[0] for call in heard.calls if not isinstance(call, int)]
-    assert kinds == ["sampling", "the sandbox is without seccomp here (see dbtm doctor)", "running programs"]
+    assert kinds == ["sampling", "the sandbox lacks seccomp on this machine (see dbtm doctor)", "running programs"]
     asked = write_programs(ProgramsRequest(**MINE, question="How many?", run=False, options={"nfe": 1}), writer)
     assert (asked.questions, asked.answers, asked.correct(0)) == (["How many?"], [None], None)
     assert [outcome.kind for outcome in asked.outcomes] == ["not run"]

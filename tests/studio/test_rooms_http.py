@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dbtm.checkpoint.loading import load
-from dbtm.service.generation import InfillRequest, infill, parts_of
+from dbtm.service.generation import InfillRequest, hole_size, infill, parts_of
 from dbtm.service.solving import SolveRequest, solve
 from dbtm.tasks.sudoku.puzzle import parse, violation
 from tests.studio.samples import HOSTILE
@@ -52,7 +52,8 @@ def test_new_puzzles_have_the_clues_that_were_asked_for(client):
 @pytest.mark.parametrize("body", [{"prompt": "The river"}, {"infill": "The ____ of ____ was old."}, {}])
 def test_a_text_streams_the_rounds_of_the_service(client, body):
     answer = client.ask("/api/text/write", {**body, "nfe": 3, "seed": 5})
-    request = InfillRequest(checkpoint="text", parts=parts_of(**body), options={"nfe": 3}, seed=5, trace=True)
+    parts, hole = parts_of(**body), hole_size(body.get("infill"), None)
+    request = InfillRequest(checkpoint="text", parts=parts, hole=hole, options={"nfe": 3}, seed=5, trace=True)
     want = infill(request, load("text", "cpu"))
     rounds = [data for name, data in answer.events() if name == "round"]
     done, start = answer.done(), dict(answer.events())["start"]

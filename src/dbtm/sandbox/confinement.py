@@ -12,8 +12,13 @@ def missing(means: Iterable[str]) -> tuple[str, ...]:
     return tuple(wanted for wanted in MEANS if not any(each.startswith(wanted) for each in means))
 
 
+def says(lacking: Iterable[str]) -> str:
+    """The sentence about missing means."""
+    return f"the sandbox lacks {', '.join(lacking)} on this machine (see dbtm doctor)"
+
+
 @cache
 def warn(lacking: tuple[str, ...]) -> None:
     """Warn on stderr, once per process, of missing means of confinement, if any."""
     if lacking:
-        print(f"warning: the sandbox lacks {', '.join(lacking)} on this machine (see dbtm doctor)", file=sys.stderr)
+        print(f"warning: {says(lacking)}", file=sys.stderr)

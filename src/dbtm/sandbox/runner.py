@@ -38,7 +38,7 @@ from typing import ClassVar
 
 from dbtm.core.errors import UsageError
 from dbtm.core.signals import leave_on
-from dbtm.sandbox.confinement import missing, warn
+from dbtm.sandbox.confinement import missing, says, warn
 from dbtm.sandbox.outcome import Outcome, read_report
 from dbtm.sandbox.pipes import Reader, kill, send, wait
 
@@ -94,6 +94,11 @@ class Sandbox:
     def missing(self) -> list[str]:
         """The system's means of confinement that are not available."""
         return list(missing(self.means))
+
+    @property
+    def weakness(self) -> str:
+        """The sentence about the missing means."""
+        return says(self.missing)
 
     def warn(self) -> None:
         """Warn of missing means of confinement, once per process."""

@@ -302,7 +302,7 @@ def _run(programs: list[str], progress: Progress) -> list[Outcome]:
     try:
         with Sandbox() as sandbox:
             if sandbox.missing:
-                progress.note(f"the sandbox is without {', '.join(sandbox.missing)} here (see dbtm doctor)")
+                progress.note(sandbox.weakness)
             outcomes: list[Outcome] = []
             progress.stage("running programs", len(programs))
             for outcome in sandbox.map(programs):

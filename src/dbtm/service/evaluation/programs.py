@@ -87,7 +87,7 @@ def evaluate_programs(
     with Sandbox(workers=request.workers) as sandbox:
         result = ProgramsEvaluation(data, made(device), tuple(sandbox.means), tuple(sandbox.missing), model)
         if sandbox.missing:
-            progress.note(f"the sandbox is without {', '.join(sandbox.missing)} here (see dbtm doctor)")
+            progress.note(sandbox.weakness)
         for score, problems in _program_scores(request, sampler, settings, examples, sandbox, progress):
             scores, each = (*result.scores, score), (*result.problems, tuple(problems))
             yield (result := replace(result, scores=scores, problems=each))
