@@ -5,12 +5,13 @@
 
 Measured are the median step and the peak memory of `owt` in every layout, and of a map of 1.45B parameters (width 2048,
 24 blocks, V = 50,257, L = 1024) with recomputed activations, sharded; beside them stands what `dbtm plan` says.
+`--tiny` does the same with small maps on a CPU, where peak memory is not measured.
 """
 
+import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -30,6 +31,11 @@ from dbtm.tasks.base import Batch, Task, register
 from dbtm.train.loop import Trainer
 
 STEPS, WARM = 20, 6
+NODE = 8  # GPUs: hybrid shards within a node, so on one node it is shard
+TINY = [
+    *("model.width=16", "model.heads=2", "model.depth=2", "task.vocab=64", "task.length=16", "train.device=cpu"),
+    *("train.precision=fp32", "train.compile=false", "train.graph=false"),
+]
 LARGE = ["model.width=2048", "model.heads=16", "model.depth=24", "train.recompute=true"]
 
 
@@ -48,26 +54,32 @@ class RandomText(Task):
 
 def measured(config: RunConfig, out: Path) -> dict[str, Any]:
     """Milliseconds of a step and bytes at its peak, on this process."""
-    trainer = Trainer(config, out)
+    trainer, gpu = Trainer(config, out), torch.cuda.is_available() and config.train.device != "cpu"
     times = []
     for number, batches in enumerate(islice(trainer.batches(), WARM + STEPS)):
-        if number == WARM:
+        if number == WARM and gpu:
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
         float(trainer._step(batches)["loss"])  # waits for the GPU
         trainer.step += 1
         times.append(time.perf_counter() - start)
-    peak = torch.cuda.max_memory_allocated()
+    peak = torch.cuda.max_memory_allocated() if gpu else 0
     return {"layout": trainer.layout.name, "ms": 1e3 * statistics.median(times[WARM:]), "peak_gib": peak / 2**30}
 
 
 def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("out", type=Path, help="JSON file to write")
+    words.add_argument("--tiny", action="store_true", help="small maps on a CPU")
+    asked = words.parse_args()
     gpus = int(os.environ.get("WORLD_SIZE", "1"))
     base = replace(recipe("owt"), task=RandomText())
     base = override(base, [f"train.batch={32 * gpus}", "train.micro_batch=0", "method.path.coupling=independent"])
-    layouts = ["auto", "shard"] if gpus == 1 else ["replicate", "shard", "hybrid"]
+    base = override(base, TINY) if asked.tiny else base
+    layouts = ["auto", "shard"] if gpus == 1 else ["replicate", "shard", *(["hybrid"] if gpus > NODE else [])]
     runs = {f"owt, {layout}": (layout, override(base, [f"train.layout={layout}"])) for layout in layouts}
-    large = override(base, [*LARGE, f"train.batch={8 * gpus}", "train.layout=shard"])
+    sizes = ["train.recompute=true"] if asked.tiny else LARGE
+    large = override(base, [*sizes, f"train.batch={8 * gpus}", "train.layout=shard"])
     runs["1.45B, shard, recompute"] = "shard", large
     rows = []
     for name, (layout, config) in runs.items():
@@ -80,9 +92,9 @@ def main() -> None:
         torch.cuda.empty_cache()
         if os.environ.get("RANK", "0") == "0":
             print(rows[-1], flush=True)
-    if len(sys.argv) > 1 and os.environ.get("RANK", "0") == "0":
-        document = {"gpus": gpus, "rows": rows, "seed": 0, **made(torch.device("cuda"))}
-        Path(sys.argv[1]).write_text(json.dumps(document, indent=1) + "\n")
+    if os.environ.get("RANK", "0") == "0":
+        document = {"gpus": gpus, "rows": rows, "seed": 0, **made(torch.device("cpu" if asked.tiny else "cuda"))}
+        asked.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
