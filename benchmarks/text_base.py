@@ -367,7 +367,9 @@ def cell(seeds: Sequence[list[dict[str, Any]]], nfe: int) -> dict[str, Any]:
     first, matched = [], []
     for rows in seeds:
         target = next(row["entropy"] for row in rows if row["kind"] == "real") - NEAR
-        points = [row for row in rows if row["perplexity"] and row["kind"] == "sample" and row["settings"]["nfe"] == nfe]
+        points = [
+            row for row in rows if row["perplexity"] and row["kind"] == "sample" and row["settings"]["nfe"] == nfe
+        ]
         if not points:
             return {"nfe": nfe, "perplexity": None, "entropy": None, "matched": None, "shown": "-"}
         first.append((points[0]["perplexity"], points[0]["entropy"]))
