@@ -156,7 +156,9 @@ def test_models_are_found_by_folder_run_or_name(tmp_path):
     folder = fit(text_run(tmp_path / "data"), tmp_path / "run")
     assert find(folder) == find(tmp_path / "run") == folder
     assert find("sudoku").name == "sudoku"
-    with pytest.raises(UsageError, match=r"no such checkpoint: sudko; did you mean 'sudoku'\? \(packaged models: sudoku, text\)"):
+    with pytest.raises(
+        UsageError, match=r"no such checkpoint: sudko; did you mean 'sudoku'\? \(packaged models: sudoku, text\)"
+    ):
         find("sudko")
 
 

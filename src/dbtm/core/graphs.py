@@ -35,17 +35,17 @@ def record(run: Callable[[], Outputs], pool: Any = None) -> Callable[[], Outputs
 
 
 class Replayed:
-    """A function of tensors with independent rows (first axis), recorded once per size.
+    """A function of tensors with independent rows (first axis) to a tensor or a tuple of them, recorded once per size.
 
     Sizes are rounded up to powers of two, so that few recordings suffice; results of padding rows are dropped.
     """
 
-    def __init__(self, function: Callable[..., Tensor], record: Record = record):
+    def __init__(self, function: Callable[..., Any], record: Record = record):
         self.function, self.record = function, record
         self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
-        self.recorded: dict[tuple, tuple[tuple[Tensor, ...], Callable[[], Tensor]]] = {}
+        self.recorded: dict[tuple, tuple[tuple[Tensor, ...], Callable[[], Any]]] = {}
 
-    def __call__(self, *tensors: Tensor) -> Tensor:
+    def __call__(self, *tensors: Tensor) -> Any:
         n = len(tensors[0])
         size = 1 << (n - 1).bit_length()
         key = (size, *((x.shape[1:], x.dtype) for x in tensors))
@@ -57,4 +57,5 @@ class Replayed:
         inputs, replay = self.recorded[key]
         for kept, x in zip(inputs, tensors, strict=True):
             kept[:n] = x
-        return replay()[:n].clone()
+        outputs = replay()
+        return tuple(x[:n].clone() for x in outputs) if isinstance(outputs, tuple) else outputs[:n].clone()

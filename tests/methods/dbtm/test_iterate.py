@@ -6,7 +6,8 @@ import torch
 
 from dbtm.config import Shape
 from dbtm.core.errors import UsageError
-from dbtm.methods.dbtm.refine import NOISE, noise
+from dbtm.methods.dbtm.evaluator import noise
+from dbtm.methods.dbtm.refine import NOISE
 from tests.conftest import random_map, sampler_of
 from tests.sampling.given import L, V, prompts
 

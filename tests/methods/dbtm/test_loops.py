@@ -13,7 +13,7 @@ from dbtm.core.errors import UsageError
 from dbtm.evals.cost import cost, flops_of
 from dbtm.evals.training_cost import run_flops
 from dbtm.methods.dbtm import DBTM, Config, Options
-from dbtm.methods.dbtm.refine import Evaluator
+from dbtm.methods.dbtm.evaluator import Evaluator
 from tests.conftest import random_map, sampler_of
 from tests.methods.dbtm.step import build, examples
 

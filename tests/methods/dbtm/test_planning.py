@@ -10,8 +10,8 @@ from dbtm.config import Shape
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm import Options
+from dbtm.methods.dbtm.evaluator import Evaluator
 from dbtm.methods.dbtm.planning import DRAW, mixture_entropy, place_entropies, plan_by_nfe
-from dbtm.methods.dbtm.refine import Evaluator
 from dbtm.simplex import plan_rounds, spread
 from dbtm.simplex.plan import falling
 from tests.conftest import random_map, sampler_of

@@ -9,7 +9,8 @@ import torch
 from dbtm.config import Shape
 from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm import Options
-from dbtm.methods.dbtm.refine import NOISE, Evaluator, noise, refine
+from dbtm.methods.dbtm.evaluator import Evaluator, noise
+from dbtm.methods.dbtm.refine import NOISE
 from dbtm.sampling import Watch
 from dbtm.simplex import State
 from tests.conftest import random_map, sampler_of
@@ -200,14 +201,31 @@ def test_self_conditioning_reads_the_round_before():
     assert not torch.allclose(plain, z)
 
 
-def test_replayed_rounds_agree_with_plain_ones():
+EVALUATIONS = {  # options, and the recordings of whole evaluations that they need
+    "quality": (Options(nfe=4, kappa=0.5, scorer="quality"), 2),  # the last round needs no score
+    "confidence": (Options(nfe=4, kappa=0.3), 1),  # all are committed before the last
+    "drawn": (Options(nfe=4, kappa=0.3, temperature=0.7, top_p=0.9, repetition_penalty=1.0, sigma=1.2), 2),
+    "at the mean": (Options(nfe=4, scorer="spread", mean_from=2), 3),
+    "checked": (Options(nfe=2, kappa=0.3, check=6), 2),
+    "revised": (Options(nfe=6, kappa=0.3, rule="revise", scorer="quality"), 1),
+}
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+@pytest.mark.parametrize("budget", [None, 1])  # bytes of logits: with the second, parts of an evaluation are recorded
+def test_replayed_rounds_agree_with_plain_ones(name, budget, monkeypatch):
     """The recording is a plain call here: tests that inputs reach it and that batches may have any size."""
+    options, recordings = EVALUATIONS[name]
+    if budget is not None:
+        monkeypatch.setattr("dbtm.methods.dbtm.evaluator.BUDGET", budget)
     model = random_map(dropout=0.0).double()
-    plain, options = Evaluator.plain(model), Options(nfe=4, kappa=0.5, scorer="quality")
-    given = sampler_of(model).given(np.zeros((23, L), int), None)
-    want, got = (
-        refine(network, given, options, 0, Watch(23)) for network in (plain, plain.replayed(lambda run, _: run))
-    )
+    tokens, clean = prompts(23)
+    sampler, plain = sampler_of(model, options), Evaluator.plain(model)
+    given = sampler.given(tokens, clean)
+    replayed = plain.replayed(lambda run, _: run)
+    with torch.no_grad():
+        want, got = (sampler.method.sample(network, given, options, 0, Watch(23)) for network in (plain, replayed))
     assert np.array_equal(got.tokens, want.tokens)
     assert np.array_equal(got.nfe, want.nfe)
-    assert len(set(want.nfe.tolist())) > 1
+    assert (got.stable is None) if want.stable is None else np.array_equal(got.stable, want.stable)
+    assert len(replayed.recorded) == (recordings if budget is None else 0)

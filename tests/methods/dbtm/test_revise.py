@@ -11,7 +11,8 @@ from dbtm.config import Shape
 from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.methods.dbtm import Options
-from dbtm.methods.dbtm.refine import NOISE, Evaluator
+from dbtm.methods.dbtm.evaluator import Evaluator
+from dbtm.methods.dbtm.refine import NOISE
 from dbtm.methods.dbtm.revise import AGAIN, HALF, LOOK, check, held_count
 from dbtm.sampling import Given, Watch
 from tests.conftest import random_map, sampler_of, with_positions
@@ -157,7 +158,7 @@ def test_an_answer_that_always_comes_back_is_stable(monkeypatch, model):
     def knows(network, trunk, tokens, committed, options, choice_B, scorer):
         return torch.where(committed, tokens, known[: len(tokens)]), torch.ones(tokens.shape)
 
-    monkeypatch.setattr("dbtm.methods.dbtm.revise.score_proposals", knows)
+    monkeypatch.setattr("dbtm.methods.dbtm.evaluator.score_proposals", knows)
     given = Given(answer, torch.zeros_like(answer, dtype=torch.bool), torch.arange(4))
     for wrong in (False, True):
         proposed = answer.clone()

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from dbtm.methods.dbtm.evaluator import Evaluator, noise
 from dbtm.methods.dbtm.options import Options
-from dbtm.methods.dbtm.refine import NOISE, Evaluator, noise, refine
+from dbtm.methods.dbtm.refine import NOISE, refine
 from dbtm.sampling.given import Given
 from dbtm.sampling.trace import Trace
 from dbtm.sampling.watch import Watch

@@ -14,8 +14,8 @@ from torch import Tensor
 from dbtm.core import rng
 from dbtm.core.device import wide
 from dbtm.core.errors import UsageError
+from dbtm.methods.dbtm.evaluator import Evaluator, embed_state
 from dbtm.methods.dbtm.options import Options
-from dbtm.methods.dbtm.refine import Evaluator, embed_state
 from dbtm.sampling.given import Given
 from dbtm.simplex import spread
 from dbtm.simplex.plan import MOST_PLACES, falling, filled, known_counts, plans

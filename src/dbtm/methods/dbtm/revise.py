@@ -27,8 +27,9 @@ import torch
 from torch import Tensor
 
 from dbtm.core import rng
+from dbtm.methods.dbtm.evaluator import Evaluator, embed_state, evaluate, score_proposals
 from dbtm.methods.dbtm.options import Options
-from dbtm.methods.dbtm.refine import CHOICE, NOISE, Evaluator, embed_state, refine, score_proposals
+from dbtm.methods.dbtm.refine import CHOICE, NOISE, refine
 from dbtm.sampling.given import Given
 from dbtm.sampling.trace import Trace
 from dbtm.sampling.watch import Watch
@@ -47,7 +48,7 @@ def held_count(free_B: Tensor, r: int, k: int) -> Tensor:
 @torch.no_grad()
 def revise(network: Evaluator, given: Given, options: Options, seed: int, watch: Watch) -> Trace:
     """Generate all tokens that are not given, in at most `options.nfe` network evaluations."""
-    model, evaluate = network.model, watch.counted(network.hidden)
+    model, hidden = network.model, watch.counted(network.hidden)
     active, p = torch.arange(len(given.tokens), device=given.tokens.device), None
     tokens_BL, held_BL = given.tokens.clone(), given.clean.clone()
     score_BL, stable_B = held_BL.float(), torch.zeros(len(held_BL), dtype=torch.bool, device=held_BL.device)
@@ -56,20 +57,24 @@ def revise(network: Evaluator, given: Given, options: Options, seed: int, watch:
     for r in range(1, options.nfe + 1):
         tokens, held, clean = tokens_BL[active], held_BL[active], given.clean[active]
         key_B = noise_BR[active, r - 1 if options.fresh_noise else 0]
-        h = embed_state(network, tokens, held, key_B, options)
-        trunk = evaluate(model.condition(h, p), rows=active)
         choice_B = None if choice_BR is None else choice_BR[active, r - 1]
-        proposed, score = score_proposals(network, trunk, tokens, clean, options, choice_B, options.scorer)
+        if model.recall is None:
+            drawn = (key_B, choice_B, options, options.scorer)
+            proposed, score = evaluate(network, watch, active, tokens, held, *drawn, settled=clean)
+        else:
+            h = model.condition(embed_state(network, tokens, held, key_B, options), p)
+            trunk = hidden(h, rows=active)
+            proposed, score = score_proposals(network, trunk, tokens, clean, options, choice_B, options.scorer)
+            p = model.head(trunk)[0].softmax(-1) if r < options.nfe else None
         confirmed = held.all(-1) & (proposed == tokens).all(-1)
         held = clean | (score >= options.kappa) | top(score, ~clean, held_count((~clean).sum(-1), r, options.nfe))
         tokens_BL[active], held_BL[active], score_BL[active] = proposed, held, score.to(score_BL.dtype)
         stable_B[active] = confirmed
         if watch.tracing:
             watch.round(tokens_BL, held_BL, score_BL)
-        active = active[~confirmed]
+        active, p = active[~confirmed], None if p is None else p[~confirmed]
         if not len(active):
             break
-        p = None if model.recall is None else model.head(trunk[~confirmed])[0].softmax(-1)
     return watch.trace(tokens_BL, given.clean, stable_B)
 
 
@@ -114,14 +119,11 @@ def look_twice(
     rows: Tensor,
 ) -> Tensor:
     """Positions whose token changes if a random half is renoised and mapped, then the other half, (B, L) bool."""
-    evaluate = watch.counted(network.hidden)
     half = rng.uniform(rng.fold(seed, HALF, given.index, turn), tokens.shape[1]) < 0.5
     doubted = torch.zeros_like(given.clean)
     for number, renoised in enumerate((half & ~given.clean, ~half & ~given.clean)):
         key_B = None if options.mean_from else rng.fold(seed, LOOK, given.index, 2 * turn + number)
-        h = embed_state(network, tokens, ~renoised, key_B, options)
-        trunk = evaluate(h, rows=rows)
-        proposed, _ = score_proposals(network, trunk, tokens, ~renoised, options, None, "none")
+        proposed, _ = evaluate(network, watch, rows, tokens, ~renoised, key_B, None, options, "none")
         doubted |= renoised & (proposed != tokens)
     return doubted
 
@@ -140,18 +142,15 @@ def again(
     """Draw some answers again, in so many rounds of the paper's rule, from new noise or, at the prior's mean, with new
     random choices.
     """
-    evaluate, tokens_BL = watch.counted(network.hidden), tokens_BL.clone()
-    committed_BL = torch.ones_like(given.clean)
+    tokens_BL, committed_BL = tokens_BL.clone(), torch.ones_like(given.clean)
     committed_BL[active] = given.clean[active]
     score_BL = committed_BL.float()
     for r in range(1, rounds + 1):
         tokens, committed = tokens_BL[active], committed_BL[active]
         key_B = rng.fold(seed, AGAIN, given.index[active], turn * (options.check + 1) + r)
         noise_B, choice_B = (None, key_B) if options.at_mean(r) else (key_B, None)
-        h = embed_state(network, tokens, committed, noise_B, options)
-        trunk = evaluate(h, rows=active)
-        now = options.in_round(r)
-        proposed, score = score_proposals(network, trunk, tokens, committed, now, choice_B, options.scorer)
+        drawn = (noise_B, choice_B, options.in_round(r), options.scorer)
+        proposed, score = evaluate(network, watch, active, tokens, committed, *drawn)
         committed = commit(score, committed, r, rounds, options.kappa)
         tokens_BL[active], committed_BL[active], score_BL[active] = proposed, committed, score.to(score_BL.dtype)
         if watch.tracing:

@@ -19,12 +19,12 @@ from dbtm.methods.base import Examples, Likelihood, Method, Part
 from dbtm.methods.dbtm.config import NO_POSTERIOR, Config
 from dbtm.methods.dbtm.denoising import denoising
 from dbtm.methods.dbtm.distill import distill_parts, teacher_rollout
+from dbtm.methods.dbtm.evaluator import Evaluator
 from dbtm.methods.dbtm.exported import ExportedRounds
 from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.planning import plan_by_nfe
-from dbtm.methods.dbtm.refine import Evaluator
 from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
 from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, KNOWN, LOOPS, NOISE, ONE, START, TIME, TURN
