@@ -39,7 +39,7 @@ def dense_rounds(model: TransportMap, index: int, given: list[int | None], optio
     for r in range(1, k + 1):
         at_mean = options.mean_from and r >= options.mean_from and k > 1
         x0 = options.sigma * rng.normal(rng.fold(seed, NOISE, index, r)[None], L, V, dtype=torch.float64)[0]
-        x0 = 0 * x0 if at_mean else x0
+        x0 = torch.full_like(x0, 1 / V) if at_mean else x0
         temperature = options.mean_temperature if at_mean else options.temperature
         x = torch.stack([held.get(l, x0[l]) for l in everywhere])[None]
         T = model(x)[0]

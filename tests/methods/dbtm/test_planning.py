@@ -74,7 +74,7 @@ def test_entropies_are_those_of_the_map_at_the_states_of_its_sampler(mean_from):
             for draw in range(draws):
                 key = rng.fold(rng.fold(5, DRAW, torch.tensor(b)), draw)[None]
                 x = options.sigma * rng.normal(key, L, V, dtype=torch.float64)[0]
-                x = 0 * x if mean_from == 1 or (mean_from == 2 and m > 0) else x
+                x = torch.full_like(x, 1 / V) if mean_from == 1 or (mean_from == 2 and m > 0) else x
                 for place in order[:m]:
                     x[place] = e[tokens[b][place]]
                 T.append(model(x[None])[0])
@@ -96,7 +96,7 @@ def test_what_is_given_has_no_place():
         for rows in ([0, 1], [0], [1])
     )
     order = [l for l in (-spread(9)).argsort().tolist() if l >= 3]
-    x = torch.zeros(9, V, dtype=torch.float64)
+    x = torch.full((9, V), 1 / V, dtype=torch.float64)
     for l in (0, 1, 2, *order[:2]):
         x[l] = e[tokens[0][l]]
     T = model(x[None])[0]

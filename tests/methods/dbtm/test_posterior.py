@@ -27,7 +27,7 @@ ALONE = LossConfig(transport=0.0, boundary=0.0, anchor=0.0, quality=0.0)
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_the_term_recomputed_with_dense_states(monkeypatch, small, spread):
-    """Plain cross-entropy with x1 on a random context and 0 elsewhere, one sample at a time, with its gradients."""
+    """Plain cross-entropy with x1 on a random context and 1/V elsewhere, one sample at a time, with its gradients."""
     monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
     method = build(loss=ALONE, posterior=PosteriorConfig(weight=0.7, spread=spread))
     batch = examples()
@@ -41,7 +41,7 @@ def test_the_term_recomputed_with_dense_states(monkeypatch, small, spread):
         chosen = [(order.index(l) + 1) / L < f for l in range(L)] if spread else [u[l] < f for l in range(L)]
         known = [l < PROMPT or bool(chosen[l]) for l in range(L)]
         e = one_hot(batch.tokens[b])
-        p = method.network(torch.where(torch.tensor(known)[:, None], e, 0.0)[None])[0]
+        p = method.network(torch.where(torch.tensor(known)[:, None], e, 1 / e.shape[-1])[None])[0]
         want = want + sum(-p[l, batch.tokens[b, l]].log() for l in range(L) if not known[l])
     want = want / (B * (L - PROMPT))
     assert got["posterior"].item() == pytest.approx(want.item(), rel=1e-9)
@@ -51,6 +51,26 @@ def test_the_term_recomputed_with_dense_states(monkeypatch, small, spread):
     assert gradients.keys() == wanted.keys()
     for name, gradient in wanted.items():
         torch.testing.assert_close(gradients[name], gradient, rtol=1e-7, atol=1e-10, msg=name)
+
+
+def test_a_row_without_context_does_not_explode_the_gradient():
+    """At 0 it would: every norm of a zero vector multiplies the gradient by 1 / sqrt(eps) = 1000."""
+    torch.manual_seed(0)
+    method = build(
+        model=replace(tiny_run().model, depth=8, loops=2, dropout=0.0), posterior=PosteriorConfig(weight=1.0)
+    )
+    network = method.network
+    with torch.no_grad():
+        network.head.weight.normal_(std=0.1)
+    tokens = examples().tokens
+    known = torch.zeros_like(tokens, dtype=torch.bool)
+    known[1:, ::2] = True
+    h = network.embed_known(tokens, known)
+    gradient = torch.autograd.grad(-network.logits(h)[0].log_softmax(-1)[..., 0].sum(), h)[0].norm(dim=(1, 2))
+    assert gradient[0] < 100 * gradient[1:].mean()
+    network.zero_grad()
+    network.logits(network.embed_known(tokens, known))[0].log_softmax(-1)[..., 0].sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -102,7 +122,9 @@ def test_trained_to_its_end_it_is_the_exact_posterior():
         if given.sum() < 0.1:
             continue  # too rare to be learned well
         T = method.network(
-            torch.stack([torch.eye(3)[token] if token is not None else torch.zeros(3) for token in context])[None]
+            torch.stack([torch.eye(3)[token] if token is not None else torch.full((3,), 1 / 3) for token in context])[
+                None
+            ]
         )[0]
         for l in (l for l in range(2) if context[l] is None):
             exact = given.sum(1 - l) / given.sum()

@@ -34,7 +34,7 @@ def model():
 
 def evaluate(model, known, key, sigma, recalled=None):
     """T and the trunk with known tokens ({position: token}) and noise of a key elsewhere (None: 0)."""
-    x0 = torch.zeros(LENGTH, V, dtype=torch.float64)
+    x0 = torch.full((LENGTH, V), 1 / V, dtype=torch.float64)
     if key is not None:
         x0 = sigma * rng.normal(key[None], LENGTH, V, dtype=torch.float64)[0]
     x = torch.stack([EYE[known[l]] if l in known else x0[l] for l in range(LENGTH)])[None]

@@ -99,8 +99,8 @@ class PosteriorConfig(Section):
     """The posterior at the prior's mean (beyond the paper); weight 0 is off.
 
     At noisy states two terms compete: transport wants one answer per x0, cross-entropy the distribution of all answers
-    that the context allows. Unknown positions at 0, the mean of the prior, carry no x0, so cross-entropy alone applies:
-    T(context, 0) learns p(x1 | context). The sampler's later rounds draw from it (sample.mean_from).
+    that the context allows. Unknown positions at 1/V, the prior's mean up to a shift, carry no x0, so cross-entropy
+    alone applies: T(context, 1/V) learns p(x1 | context). The sampler's later rounds draw from it (sample.mean_from).
     """
 
     section: ClassVar[str] = "method.posterior"

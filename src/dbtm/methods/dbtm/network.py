@@ -23,8 +23,13 @@ class TransportMap(Backbone):
         )
 
     def embed_known(self, tokens_BL: Tensor, known_BL: Tensor) -> Tensor:
-        """x W with unknown positions at 0, the prior's mean."""
-        return self.embed_tokens(tokens_BL) * known_BL[..., None]
+        """x W with unknown positions at 1/V, the barycentre of the simplex.
+
+        It is the prior's mean 0 up to a shift along the ones, which softmax ignores. At 0, a row without known tokens
+        would be 0 in every block, where a norm multiplies the gradient by 1 / sqrt(eps): it overflows in deep networks.
+        """
+        token_BLD = self.embed_tokens(tokens_BL)
+        return torch.where(known_BL[..., None], token_BLD, self.token_embedding.mean(0).to(token_BLD.dtype))
 
     def quality_logits(self, trunk_BLD: Tensor, tokens_BL: Tensor) -> Tensor:
         """Logits of q_phi for proposed tokens, from a trunk state of `hidden`; no gradient reaches the map."""

@@ -6,7 +6,7 @@
         C_r <- C_{r-1} + {q >= kappa} + the n_r best of the rest              (eq:commit-rule)
                or, for any q, n_r positions spread over the rest (scorer "spread"; n_r may be planned)
         x <- x_hat on C_r, fresh noise elsewhere                              (commit)
-               or, from round `mean_from` on, 0 elsewhere, the prior's mean, where T depends only on the context
+               or, from round `mean_from` on, 1/V elsewhere (the prior's mean up to a shift): T reads the context only
           or T(x) on C_r, fresh noise elsewhere                               (non-commit)
 
 A sample stops and leaves the batch when all its positions are committed. In non-commit mode with a tolerance, it stops

@@ -267,7 +267,7 @@ class DBTM(Method[Config, Options]):
         return self.cross_entropy_part("boundary", h, ~examples.prompt, examples)
 
     def posterior_part(self, examples: Examples) -> Part:
-        """CE(T(x1 on C, 0 elsewhere), x1) outside of C: its minimum is p(x1 | x1 on C) and nothing else."""
+        """CE(T(x1 on C, 1/V elsewhere), x1) outside of C: its minimum is p(x1 | x1 on C) and nothing else."""
         posterior = self.settings.posterior
         known = self.drawn_context(examples, KNOWN, 0.0, posterior.spread, posterior.late)
         h = self.network.embed_known(examples.tokens, known)
