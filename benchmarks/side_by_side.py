@@ -84,7 +84,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, help="folder with src/ of another version")
     parser.add_argument("--other-commit", default="", help="what that version is, for the record")
-    parser.add_argument("--recipes", nargs="+", default=["sudoku-paper", "lm1b", "owt"])
+    parser.add_argument("--recipes", nargs="*", default=["sudoku-paper", "lm1b", "owt"])
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args(mine)
