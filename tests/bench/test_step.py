@@ -10,7 +10,7 @@ from dbtm.bench.step import kinds, measure, random_examples, step_flops
 from dbtm.config import ModelConfig
 from dbtm.kernels.dispatch import force
 from dbtm.methods.base import backward
-from dbtm.methods.dbtm import DBTM, PosteriorConfig
+from dbtm.methods.dbtm import DBTM, PosteriorConfig, ReflowConfig
 from tests.train.test_resume import tiny_run
 
 CPU = torch.device("cpu")
@@ -43,6 +43,19 @@ def test_flops_of_passes_on_a_share_of_the_rows():
     with force("reference"), FlopCounterMode(display=False) as counter:
         backward(method, random_examples(config.shape, 64, CPU))
     assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.06)
+
+
+def test_flops_of_reflow():
+    """A copy's four rounds and the map's pass, on half of the rows."""
+    base = kinds(run())["cross-entropy"]
+    posterior, reflow = PosteriorConfig(weight=1.0), ReflowConfig(weight=1.0, rounds=4, fraction=0.5)
+    config = replace(base, method=replace(base.method, posterior=posterior, reflow=reflow))
+    method = DBTM(config).start()
+    torch.nn.init.normal_(method.network.head.weight)
+    with force("reference"), FlopCounterMode(display=False) as counter:
+        backward(method, random_examples(config.shape, 64, CPU))
+    assert step_flops(config, 64) == pytest.approx(counter.get_total_flops(), rel=0.06)
+    assert step_flops(config, 64) > 1.5 * step_flops(base, 64)
 
 
 def test_the_steps_differ_in_their_terms_alone():

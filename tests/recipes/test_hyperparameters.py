@@ -228,6 +228,7 @@ LEFT_OUT = {
     "method.loss.boundary_fraction": 1.0,
     "method.loss.positive_weight": 1.0,  # paper-map.md, 11
     "method.posterior.weight": 0.0,
+    "method.reflow.weight": 0.0,
     "method.ril.quality": 1.0,
     "method.ril.supervise": "uncommitted",  # paper-map.md, 5
     "method.ril.later_fraction": 1.0,
@@ -263,7 +264,7 @@ def idle(run) -> list[str]:
     """Settings that have no part in a run: those of a term without weight, of another optimizer, of another sampler."""
     out = ["model.pattern", "method.loss.semigroup_*", "method.posterior.*", "method.ril.semigroup_start"]
     out += ["sample.mean_temperature", "sample.horizon", "optim.muon_*", "optim.decay_fraction"]
-    return out + [f"method.{name}.*" for name in ("ril", "distill") if not getattr(run.method, name).weight]
+    return out + [f"method.{name}.*" for name in ("ril", "distill", "reflow") if not getattr(run.method, name).weight]
 
 
 def dotted(section: dict, path: str = "") -> dict:

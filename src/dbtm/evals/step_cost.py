@@ -9,7 +9,7 @@ from itertools import pairwise
 from dbtm.config import RunConfig
 from dbtm.core.errors import UsageError
 from dbtm.evals.cost import map_flops
-from dbtm.methods.dbtm import Config, DistillConfig, RilConfig
+from dbtm.methods.dbtm import Config, DistillConfig, ReflowConfig, RilConfig
 from dbtm.methods.dbtm.training import SHARED_PASS_LIMIT
 
 
@@ -38,8 +38,10 @@ def step_flops(config: RunConfig, batch: int) -> float:
     passes = (3 + tangent) * share + (3 + riding) * boundary_share(config) + 3 * posterior_share(config)
     passes += 3 * (sum(ril.depths) if rounds else 0)
     head = (3 + tangent) * at_state + (3 + riding) * at_data + 3 * (at_mean + rounds)
-    more_passes, more_head = _distillation(method.distill)
-    return batch * (trunk * (passes + more_passes) + product * (head + more_head + 2))
+    everywhere = config.shape.small_vocab or config.train.graph
+    for more_passes, more_head in (_distillation(method.distill), _reflow(method.reflow, everywhere)):
+        passes, head = passes + more_passes, head + more_head
+    return batch * (trunk * passes + product * (head + 2))
 
 
 def _distillation(distill: DistillConfig) -> tuple[float, float]:
@@ -49,6 +51,14 @@ def _distillation(distill: DistillConfig) -> tuple[float, float]:
     k = distill.depth
     rounds = k if distill.supervise == "uncommitted" else k - 1
     return k + 3 * rounds, (k + 1) / 2 * (1 + 3 * rounds / k)
+
+
+def _reflow(reflow: ReflowConfig, everywhere: bool) -> tuple[float, float]:
+    """The copy's rounds, whose heads visit every position once, x0 W and its products with W, and the map's pass."""
+    if not reflow.weight:
+        return 0.0, 0.0
+    unknown = 1.0 if everywhere else 1 - reflow.known / 2
+    return reflow.fraction * (reflow.rounds + 3), reflow.fraction * (3 + 3 * unknown)
 
 
 def boundary_share(config: RunConfig) -> float:
@@ -79,11 +89,12 @@ def head_rows(config: RunConfig) -> tuple[float, float, float, float]:
 def planned_flops(config: RunConfig) -> float:
     """FLOPs of a whole run: rollouts and self-distillation count from their first step on."""
     method, steps, batch = settings(config), config.train.steps, config.train.batch
-    starts = {0, steps, *(part.start for part in (method.ril, method.distill) if part.weight)}
+    starts = {0, steps, *(part.start for part in (method.ril, method.distill, method.reflow) if part.weight)}
     total = 0.0
     for begin, end in pairwise(sorted(step for step in starts if 0 <= step <= steps)):
         ril = method.ril if method.ril.start <= begin else RilConfig()
         distill = method.distill if method.distill.start <= begin else DistillConfig()
-        now = replace(config, method=replace(method, ril=ril, distill=distill))
+        reflow = method.reflow if method.reflow.start <= begin else ReflowConfig()
+        now = replace(config, method=replace(method, ril=ril, distill=distill, reflow=reflow))
         total += (end - begin) * step_flops(now, batch)
     return total

@@ -7,6 +7,7 @@ from dbtm.methods.dbtm.config import (
     PathConfig,
     PosteriorConfig,
     QualityConfig,
+    ReflowConfig,
     RilConfig,
 )
 from dbtm.methods.dbtm.network import TransportMap
@@ -22,6 +23,7 @@ __all__ = [
     "PathConfig",
     "PosteriorConfig",
     "QualityConfig",
+    "ReflowConfig",
     "RilConfig",
     "TransportMap",
 ]

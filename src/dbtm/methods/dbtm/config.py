@@ -241,6 +241,35 @@ class DistillConfig(Section):
 
 
 @dataclass(frozen=True)
+class ReflowConfig(Section):
+    """Reflow (beyond the paper): one evaluation learns what a frozen EMA copy draws in many rounds at the prior's mean,
+    with random choices that are a function of the noise; weight 0 is off."""
+
+    section: ClassVar[str] = "method.reflow"
+
+    weight: float = 0.0
+    """Weight of the cross-entropy; 0 is off."""
+    rounds: int = 16
+    """Rounds of the copy."""
+    temperature: float = 1.0
+    """Temperature of its draws."""
+    fraction: float = 1.0
+    """Share of the batch's rows."""
+    known: float = 0.5
+    """Share of these rows in which the map reads the answer of some rounds; in the others it reads noise alone."""
+    start: int = 0
+    """First step with reflow."""
+    refresh: int = 1_000_000
+    """Steps between copies of the EMA."""
+
+    def __post_init__(self):
+        self.not_negative("weight", "start")
+        self.positive("rounds", "temperature", "fraction", "refresh")
+        self.in_range(2, MOST_ROUNDS, "rounds")
+        self.in_range(0, 1, "fraction", "known")
+
+
+@dataclass(frozen=True)
 class QualityConfig(Section):
     """The quality head (sec:quality-correct)."""
 
@@ -278,6 +307,8 @@ class Config(MethodConfig):
     """Refinement in the loop, supervised by data."""
     distill: DistillConfig = field(default_factory=DistillConfig)
     """Self-distillation from a frozen copy."""
+    reflow: ReflowConfig = field(default_factory=ReflowConfig)
+    """One evaluation learns many rounds of a frozen copy."""
     quality: QualityConfig = field(default_factory=QualityConfig)
     """The quality head."""
     loops: tuple[int, ...] = ()
@@ -287,6 +318,11 @@ class Config(MethodConfig):
         if not all(1 <= loops <= MOST_LOOPS for loops in self.loops):
             raise UsageError(f"method.loops={list(self.loops)} must be numbers from 1 to {MOST_LOOPS}")
 
+    @property
+    def teaching(self) -> DistillConfig | ReflowConfig | None:
+        """The section with a frozen copy that is on."""
+        return self.distill if self.distill.weight else self.reflow if self.reflow.weight else None
+
     def check(self, run: "RunConfig") -> None:
         loss, ril, distill, sample = self.loss, self.ril, self.distill, run.sample
         assert isinstance(sample, Options)
@@ -295,7 +331,7 @@ class Config(MethodConfig):
         if sample.mean_from and not self.posterior.weight:
             raise UsageError(NO_POSTERIOR)
         terms = [loss.transport, loss.boundary, loss.anchor, loss.semigroup, self.posterior.weight]
-        if not any([*terms, ril.on, distill.weight]):
+        if not any([*terms, ril.on, self.teaching]):
             raise UsageError(
                 "nothing to train: all of method.loss.transport, method.loss.boundary, method.loss.anchor, "
                 "method.ril.weight ... are 0"
@@ -311,7 +347,12 @@ class Config(MethodConfig):
                 "model.self_condition=true has no part in self-distillation: leave it out, or set "
                 "method.distill.weight=0"
             )
-        if distill.weight and distill.start >= run.train.steps:
+        if distill.weight and self.reflow.weight:
+            raise UsageError("method.distill and method.reflow each need a frozen copy: set the weight of one to 0")
+        if self.reflow.weight and not self.posterior.weight:
+            raise UsageError("method.reflow draws at the prior's mean, which is learned by method.posterior.weight=1")
+        if self.teaching and self.teaching.start >= run.train.steps:
             raise UsageError(
-                f"method.distill.start={distill.start} is past the end of the run, train.steps={run.train.steps}"
+                f"{self.teaching.section}.start={self.teaching.start} is past the end of the run, "
+                f"train.steps={run.train.steps}"
             )

@@ -25,6 +25,7 @@ from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.planning import plan_by_nfe
+from dbtm.methods.dbtm.reflow import reflow_part
 from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
 from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, KNOWN, LOOPS, NOISE, ONE, START, TIME, TURN
@@ -61,6 +62,7 @@ class DBTM(Method[Config, Options]):
             "ril_anchor": ril.anchor,
             "semi_r": ril.semigroup,
             "distill": self.settings.distill.weight,
+            "reflow": self.settings.reflow.weight,
         }
 
     def build(self) -> TransportMap:
@@ -68,24 +70,24 @@ class DBTM(Method[Config, Options]):
 
     def start(self) -> "DBTM":
         super().start()
-        if self.settings.distill.weight:
+        if self.settings.teaching:
             self.frozen["teacher"] = copy.deepcopy(self.network).requires_grad_(False).eval()
         return self
 
     def check_start(self, initialised: bool) -> None:
         super().check_start(initialised)
-        distill = self.settings.distill
-        if distill.weight and not distill.start and not initialised:
+        teaching = self.settings.teaching
+        if teaching and not teaching.start and not initialised:
             raise UsageError(
-                "method.distill.start=0 needs a teacher that is trained: start from one, train.init=CHECKPOINT"
+                f"{teaching.section}.start=0 needs a teacher that is trained: start from one, train.init=CHECKPOINT"
             )
 
     def check_length(self, steps: int) -> None:
-        distill = self.settings.distill
-        if distill.weight and steps <= distill.start:
+        teaching = self.settings.teaching
+        if teaching and steps <= teaching.start:
             raise UsageError(
-                f"{steps} steps fit into the time, but method.distill.start={distill.start}: give it more, or let it "
-                "start earlier"
+                f"{steps} steps fit into the time, but {teaching.section}.start={teaching.start}: give it more, or let "
+                "it start earlier"
             )
 
     # -- the step --------------------------------------------------------------------------------------------------
@@ -102,8 +104,8 @@ class DBTM(Method[Config, Options]):
         return *starts, *rounds, teacher, *drawn
 
     def stage(self, step: int) -> tuple[int, ...]:
-        loss, ril, distill = self.settings.loss, self.settings.ril, self.settings.distill
-        teacher = bool(distill.weight) * max(0, (step - distill.start) // distill.refresh + 1)
+        loss, ril, teaching = self.settings.loss, self.settings.ril, self.settings.teaching
+        teacher = max(0, (step - teaching.start) // teaching.refresh + 1) if teaching else 0
         starts = ((loss.semigroup, loss.semigroup_start), (ril.on, ril.start), (ril.semigroup, ril.semigroup_start))
         return *(int(bool(weight) and step >= start) for weight, start in starts), teacher
 
@@ -124,6 +126,7 @@ class DBTM(Method[Config, Options]):
 
             L = transport + l_semi semigroup + l_bnd boundary + l_anchor anchor + l_phi quality
                 + l_post posterior + l_ril (ril + l_quality ril_quality) + l_semi_r semi_r + l_distill distill
+                + l_reflow reflow
 
         x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
         to the embedding when the last of them has been backpropagated.
@@ -133,7 +136,7 @@ class DBTM(Method[Config, Options]):
 
     def _parts(self, examples: Examples) -> Iterator[Part]:
         known = self.phase(examples.step)
-        semigroup, ril, semi_r, *rounds, distill = known[:-1] if self.settings.loops else known
+        semigroup, ril, semi_r, *rounds, teacher = known[:-1] if self.settings.loops else known
         noise = self.draw_noise(examples)
         embedded_BLD = self.network.embed_noise(noise)
         noise_BLD = shared(embedded_BLD)
@@ -143,8 +146,12 @@ class DBTM(Method[Config, Options]):
             yield self.posterior_part(examples.first(self.settings.posterior.fraction))
         if ril:
             yield from self.rollouts(state, noise_BLD, examples, rounds, bool(semi_r))
-        if distill:
+        if teacher and self.settings.distill.weight:
             yield from self.soft_ril_parts(state, noise_BLD, examples)
+        elif teacher:
+            some = examples.first(self.settings.reflow.fraction)
+            n = len(some.tokens)
+            yield reflow_part(self, noise[:n], noise_BLD[:n], some)
         hand_on(embedded_BLD, noise_BLD)
 
     def rollouts(
@@ -348,9 +355,9 @@ class DBTM(Method[Config, Options]):
     # -- what else is asked of a method ----------------------------------------------------------------------------
 
     def after_step(self, step: int, ema: Backbone) -> None:
-        """Refresh the frozen teacher from the EMA when self-distillation starts, then every `refresh` steps."""
-        distill = self.settings.distill
-        if "teacher" in self.frozen and step >= distill.start and (step - distill.start) % distill.refresh == 0:
+        """Refresh the frozen copy from the EMA when its term starts, then every `refresh` steps."""
+        teaching = self.settings.teaching
+        if teaching and step >= teaching.start and (step - teaching.start) % teaching.refresh == 0:
             self.frozen["teacher"].load_state_dict(ema.state_dict())
             self.frozen["teacher"].fold()
 

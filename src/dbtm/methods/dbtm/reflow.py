@@ -1,0 +1,81 @@
+"""Reflow (beyond the paper): one evaluation learns what a frozen copy of the map draws in many rounds with its noise.
+
+    x_0 <- the prompt;  n = ceil(L / k) positions per round, in the spread order
+    for r = 1 .. k:
+        f <- copy(x_{r-1} where known, 1/V elsewhere)               softmax(f / temperature): p(x1 | context)
+        x_r <- argmax_v f_v / temperature + g_v(x0) on the next n positions
+    the map learns x_k at (x_k on the positions of m rounds, x0 elsewhere), m = 0 or random
+
+g is Gumbel noise computed from x0, so x_r is a draw, but a function of x0 and the prompt. So nothing is averaged over
+answers, and one evaluation can learn it. As in rectified flow, noise is paired with the model's own samples.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dbtm.core import rng
+from dbtm.losses.head import Adaptive
+from dbtm.methods.base import Examples, Part
+from dbtm.methods.dbtm.config import ReflowConfig
+from dbtm.methods.dbtm.network import TransportMap
+from dbtm.methods.dbtm.streams import REFLOW
+from dbtm.simplex import Noise, spread
+
+if TYPE_CHECKING:
+    from dbtm.methods.dbtm.training import DBTM
+
+
+def reflow_part(method: "DBTM", noise: Noise, noise_BLD: Tensor, examples: Examples) -> Part:
+    """CE(T(x), x_k) where x is noise."""
+    config, copy, network = method.settings.reflow, method.frozen["teacher"], method.network
+    assert isinstance(copy, TransportMap)
+    tokens, round_BL = drawn(copy, config, examples, noise)
+    known = round_BL <= known_rounds(config, examples)
+    h = torch.where(known[..., None], network.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
+    return method.cross_entropy_part("reflow", h, ~known, replace(examples, tokens=tokens), Adaptive(endpoint_r=0.0))
+
+
+@torch.no_grad()
+def drawn(copy: TransportMap, config: ReflowConfig, examples: Examples, noise: Noise) -> tuple[Tensor, Tensor]:
+    """The copy's tokens (B, L), and the round (B, L) in which each is drawn, 0 where it is given."""
+    length = examples.tokens.shape[1]
+    order = spread(length, examples.tokens.device).argsort(descending=True)
+    normal_BLN, directions_NV = readable(noise, copy)
+    tokens, known, round_BL = examples.tokens, examples.prompt, torch.zeros_like(examples.tokens)
+    for r, at in enumerate(order.split(-(-length // config.rounds)), 1):
+        trunk, _ = copy.hidden(copy.embed_known(tokens, known))
+        f, z = copy.head(trunk[:, at])[0].to(noise.dtype), normal_BLN[:, at] @ directions_NV
+        best = (f / config.temperature + gumbel(z)).argmax(-1)
+        here = torch.zeros_like(known).index_fill(1, at, True) & ~examples.prompt
+        tokens = torch.where(here, tokens.index_copy(1, at, best), tokens)
+        known, round_BL = known | here, round_BL + r * here
+    return tokens, round_BL
+
+
+def gumbel(normal: Tensor) -> Tensor:
+    """Standard Gumbel noise from standard normals."""
+    return -torch.log(-torch.special.log_ndtr(normal))
+
+
+def readable(noise: Noise, model: TransportMap) -> tuple[Tensor, Tensor]:
+    """h (B, L, N) and directions (N, V): every entry of h @ directions is N(0, 1), and a function of x0 W, which the
+    map reads.
+
+    If the width is at least V, x0 W determines x0, and this is x0 / sigma, independent for every token. Else it is
+    <x0 W, W_v> / its standard deviation, which tokens with similar embeddings share.
+    """
+    W = model.token_embedding.detach().to(noise.dtype)
+    if len(W) <= W.shape[1]:
+        return noise.dense() / noise.sigma, torch.eye(len(W), dtype=noise.dtype, device=W.device)
+    deviation_V = (W @ (W.T @ W)).mul(W).sum(-1).sqrt()
+    return model.embed_noise(noise).to(noise.dtype) / noise.sigma, W.T / deviation_V
+
+
+def known_rounds(config: ReflowConfig, examples: Examples) -> Tensor:
+    """m (B, 1): how many rounds of a row's answer the map reads; 0 or, in a share of the rows, 1 .. k - 1."""
+    u_B2 = rng.uniform(examples.key(REFLOW), 2)
+    some = 1 + (u_B2[:, 1:] * (config.rounds - 1)).long()
+    return torch.where(u_B2[:, :1] < config.known, some, 0)
