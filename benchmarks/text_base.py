@@ -57,12 +57,13 @@ TINY_TEXT = "the {a} river runs past the {b} town, and the {a} bridge of {b} sto
 
 @dataclass(frozen=True)
 class Variant:
-    """A name, what it tells, and how it differs from its recipe."""
+    """A name, what it tells, how it differs from its recipe, and whose weights a later stage starts from."""
 
     name: str
     question: str
     changes: tuple[str, ...] = ()
     recipe: str = STAGES[0]
+    start: str = "base"
 
 
 POSTERIOR = ("method.posterior.weight=1", "method.posterior.fraction=0.25", "method.posterior.spread=0.5")
@@ -70,6 +71,11 @@ MIX = (
     *("method.loss.transport=0.1", "method.loss.anchor=0.1", "method.loss.boundary=0.1", "method.ril.weight=0"),
     *("method.loss.interpolant_fraction=0.125", "method.loss.boundary_fraction=0.03125"),
     *("method.posterior.weight=1", "method.posterior.spread=0.75"),
+)
+REFLOW = (
+    *("method.distill.weight=0", "method.loss.transport=0", "method.loss.anchor=0", "method.loss.boundary=0"),
+    *("method.ril.weight=0", "method.posterior.weight=1", "method.posterior.spread=0.75"),
+    *("method.posterior.fraction=0.25", "method.reflow.weight=1", "method.reflow.temperature=0.7"),
 )
 LATER = ("method.ril.depths=[2]", "method.ril.later_fraction=0.5")
 VARIANTS = (
@@ -98,6 +104,9 @@ VARIANTS = (
     Variant("distil 4", "four rounds at once, with no stage between", recipe=STAGES[2]),
     Variant("distil 8", "eight rounds at once", ("method.distill.depth=8",), STAGES[2]),
     Variant("distil 2, temperature 1", "the target's temperature", ("method.distill.temperature=1",), STAGES[1]),
+    Variant("reflow", "16 rounds at the prior's mean, drawn with the noise", REFLOW, STAGES[1], "mix"),
+    Variant("reflow 8", "eight of them", (*REFLOW, "method.reflow.rounds=8"), STAGES[1], "mix"),
+    Variant("reflow, convolution", "both", (*REFLOW, "model.conv_width=5"), STAGES[1], "mix, convolution"),
     Variant("distil 2, few teachers", "a fourth of the teachers", ("method.distill.refresh=480",), STAGES[1]),
 )
 STUDY_SHARED = {  # by recipe: teachers as often per run as in the whole stage
@@ -309,7 +318,7 @@ def ending(run: Path, word: str) -> Path:
 
 
 def compared(given: argparse.Namespace, variant: Variant, seed: int) -> dict[str, Any]:
-    """One run for its time, from scratch or from the packed weights of `base` with the same seed; its samples."""
+    """One run for its time, from scratch or from packed weights of the same seed; its samples."""
     from dbtm.checkpoint import folder as checkpoint
     from dbtm.core.device import pick_device
     from dbtm.evals.provenance import made
@@ -317,10 +326,10 @@ def compared(given: argparse.Namespace, variant: Variant, seed: int) -> dict[str
     from dbtm.service.training import TrainRequest
     from dbtm.service.training import train as train_by_request
 
-    run, base = place(given, variant.name, seed), ending(place(given, "base", seed), ".packed")
+    run, base = place(given, variant.name, seed), ending(place(given, variant.start, seed), ".packed")
     init = None if variant.recipe == STAGES[0] else base
     if init is not None and not init.is_dir():
-        sys.exit(f"'{variant.name}' starts from the weights of 'base' with seed {seed}: run that first")
+        sys.exit(f"'{variant.name}' starts from the weights of '{variant.start}' with seed {seed}: run that first")
     shutil.rmtree(run, ignore_errors=True)  # of a process that was killed: runs by the clock are not resumed
     shared = (f"train.seed={seed}", f"task.seed={seed}", "train.checkpoint_every=1000000", "train.evaluate_every=1000")
     changes = (*shared, *STUDY_SHARED[variant.recipe], *variant.changes, *tiny(given, variant.recipe))

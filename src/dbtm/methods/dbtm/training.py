@@ -141,7 +141,9 @@ class DBTM(Method[Config, Options]):
         embedded_BLD = self.network.embed_noise(noise)
         noise_BLD = shared(embedded_BLD)
         state, t_BL = self.draw_state(examples, noise)
-        yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
+        loss, scored = self.settings.loss, self.network.quality is not None
+        if loss.transport or loss.anchor or loss.boundary or loss.semigroup or (loss.quality and scored):
+            yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
         if self.weights["posterior"]:
             yield self.posterior_part(examples.first(self.settings.posterior.fraction))
         if ril:
