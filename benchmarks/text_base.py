@@ -43,6 +43,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "posterior 0.7": {"mean_from": 2, "mean_temperature": 0.7},
     "posterior 1": {"mean_from": 2},
     "posterior 1, top 0.9": {"mean_from": 2, "top_p": 0.9},
+    "mean 0.5": {"mean_from": 1, "mean_temperature": 0.5},
+    "mean 0.7": {"mean_from": 1, "mean_temperature": 0.7},
     "posterior 0.7, confidence": {"mean_from": 2, "mean_temperature": 0.7, "scorer": "confidence", "kappa": 1.0},
 }
 """Ways to sample, by options of the sampler; those that a map was not trained for are left out."""
