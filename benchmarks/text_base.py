@@ -78,6 +78,7 @@ REFLOW = (
     *("method.distill.weight=0", "method.loss.transport=0", "method.loss.anchor=0", "method.loss.boundary=0"),
     *("method.ril.weight=0", "method.posterior.weight=1", "method.posterior.spread=0.75"),
     *("method.posterior.fraction=0.25", "method.reflow.weight=1", "method.reflow.temperature=0.7"),
+    *("method.reflow.states=3", "method.reflow.fraction=0.5"),
 )
 LATER = ("method.ril.depths=[2]", "method.ril.later_fraction=0.5")
 VARIANTS = (

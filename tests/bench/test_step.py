@@ -46,9 +46,9 @@ def test_flops_of_passes_on_a_share_of_the_rows():
 
 
 def test_flops_of_reflow():
-    """A copy's four rounds and the map's pass, on half of the rows."""
+    """A copy's four rounds and the map's three passes, on half of the rows."""
     base = kinds(run())["cross-entropy"]
-    posterior, reflow = PosteriorConfig(weight=1.0), ReflowConfig(weight=1.0, rounds=4, fraction=0.5)
+    posterior, reflow = PosteriorConfig(weight=1.0), ReflowConfig(weight=1.0, rounds=4, fraction=0.5, states=3)
     config = replace(base, method=replace(base.method, posterior=posterior, reflow=reflow))
     method = DBTM(config).start()
     torch.nn.init.normal_(method.network.head.weight)

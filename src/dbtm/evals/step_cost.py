@@ -54,11 +54,11 @@ def _distillation(distill: DistillConfig) -> tuple[float, float]:
 
 
 def _reflow(reflow: ReflowConfig, everywhere: bool) -> tuple[float, float]:
-    """The copy's rounds, whose heads visit every position once, x0 W and its products with W, and the map's pass."""
+    """The copy's rounds, whose heads visit every position once, x0 W and its products with W, and the map's passes."""
     if not reflow.weight:
         return 0.0, 0.0
-    unknown = 1.0 if everywhere else 1 - reflow.known / 2
-    return reflow.fraction * (reflow.rounds + 3), reflow.fraction * (3 + 3 * unknown)
+    unknown = reflow.states if everywhere else (1 + reflow.states) / 2
+    return reflow.fraction * (reflow.rounds + 3 * reflow.states), reflow.fraction * (3 + 3 * unknown)
 
 
 def boundary_share(config: RunConfig) -> float:

@@ -91,7 +91,7 @@ def test_draws_follow_the_law_of_k_rounds(rounds):
 def test_the_term_recomputed_with_dense_states(monkeypatch, small):
     """One row and one round at a time, with its gradients; the copy receives none, and the prompt has no loss."""
     monkeypatch.setattr(Shape, "small_vocab", property(lambda self: small))
-    config = ReflowConfig(weight=0.6, rounds=3, temperature=0.8, known=0.7, fraction=0.75)
+    config = ReflowConfig(weight=0.6, rounds=3, temperature=0.8, states=2, fraction=0.75)
     method = build(loss=ALONE, path=PathConfig(sigma=1.3), posterior=PosteriorConfig(weight=TINY), reflow=config)
     batch = examples()
     copy = perturbed(method.frozen["teacher"].double(), 11)
@@ -108,11 +108,11 @@ def test_the_term_recomputed_with_dense_states(monkeypatch, small):
                     u = 0.5 * (1 + torch.erf(x0[b, l] / 1.3 / 2**0.5))
                     tokens[l] = (logits[l] / 0.8 - torch.log(-torch.log(u))).argmax()
                     known, drawn_in = known | {l}, drawn_in | {l: r + 1}
-        u = rng.uniform(rng.fold(batch.sample_key, REFLOW)[b : b + 1], 2)[0]
-        m = 1 + int(u[1] * 2) if u[0] < 0.7 else 0
-        x = torch.stack([one_hot(tokens[l]) if drawn_in[l] <= m else x0[b, l] for l in range(L)])
-        p = method.network(x[None])[0]
-        want = want + sum(-p[l, tokens[l]].log() for l in range(L) if drawn_in[l] > m)
+        u = rng.uniform(rng.fold(batch.sample_key[b : b + 1], REFLOW, 1), 1)[0, 0]
+        for m in (0, 1 + int(2 * u)):
+            x = torch.stack([one_hot(tokens[l]) if drawn_in[l] <= m else x0[b, l] for l in range(L)])
+            p = method.network(x[None])[0]
+            want = want + sum(-p[l, tokens[l]].log() for l in range(L) if drawn_in[l] > m)
     want = want / (3 * (L - PROMPT))
     got, parameters = backward(method, batch), list(method.network.parameters())
     assert got["reflow"].item() == pytest.approx(want.item(), rel=1e-9)
@@ -122,11 +122,19 @@ def test_the_term_recomputed_with_dense_states(monkeypatch, small):
     assert all(q.grad is None for q in copy.parameters())
 
 
-def test_some_rows_read_a_part_of_the_answer():
-    batch = SimpleNamespace(key=lambda stream: rng.fold(torch.arange(4000), stream))
-    m = known_rounds(ReflowConfig(rounds=5, known=0.4), batch)
-    share = torch.bincount(m.flatten(), minlength=6) / 4000
-    assert share.tolist() == pytest.approx([0.6, 0.1, 0.1, 0.1, 0.1, 0.0], abs=0.02)
+def test_states_cover_the_rounds():
+    keys = rng.fold(1, torch.arange(4000))
+    batch, config = (
+        SimpleNamespace(key=lambda stream: rng.fold(keys, stream), sample_key=keys),
+        ReflowConfig(rounds=7, states=3),
+    )
+    shares = [torch.bincount(known_rounds(config, batch, j).flatten(), minlength=8) / 4000 for j in range(3)]
+    third = pytest.approx(1 / 3, abs=0.03)
+    assert shares[0].tolist() == [1.0] + [0.0] * 7
+    assert shares[1].tolist() == [0.0, third, third, third, 0.0, 0.0, 0.0, 0.0]
+    assert shares[2].tolist() == [0.0, 0.0, 0.0, 0.0, third, third, third, 0.0]
+    whole = ReflowConfig(rounds=4, states=4)
+    assert [known_rounds(whole, batch, j).unique().tolist() for j in range(4)] == [[0], [1], [2], [3]]
 
 
 def test_the_copy_is_refreshed_on_its_schedule():
@@ -153,3 +161,5 @@ def test_what_it_needs():
         method.check_start(initialised=False)
     with pytest.raises(UsageError, match=r"method\.reflow\.rounds"):
         ReflowConfig(rounds=1)
+    with pytest.raises(UsageError, match=r"method\.reflow\.states"):
+        ReflowConfig(rounds=4, states=5)

@@ -255,8 +255,9 @@ class ReflowConfig(Section):
     """Temperature of its draws."""
     fraction: float = 1.0
     """Share of the batch's rows."""
-    known: float = 0.5
-    """Share of these rows in which the map reads the answer of some rounds; in the others it reads noise alone."""
+    states: int = 2
+    """States of an answer that the map learns at: noise alone, then the answer of some rounds, each from its own range
+    of rounds."""
     start: int = 0
     """First step with reflow."""
     refresh: int = 1_000_000
@@ -266,7 +267,8 @@ class ReflowConfig(Section):
         self.not_negative("weight", "start")
         self.positive("rounds", "temperature", "fraction", "refresh")
         self.in_range(2, MOST_ROUNDS, "rounds")
-        self.in_range(0, 1, "fraction", "known")
+        self.in_range(0, 1, "fraction")
+        self.in_range(1, self.rounds, "states")
 
 
 @dataclass(frozen=True)

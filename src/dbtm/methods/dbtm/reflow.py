@@ -4,12 +4,13 @@
     for r = 1 .. k:
         f <- copy(x_{r-1} where known, 1/V elsewhere)               softmax(f / temperature): p(x1 | context)
         x_r <- argmax_v f_v / temperature + g_v(x0) on the next n positions
-    the map learns x_k at (x_k on the positions of m rounds, x0 elsewhere), m = 0 or random
+    the map learns x_k at (x_k on the positions of m rounds, x0 elsewhere), m = 0 and random
 
 g is Gumbel noise computed from x0, so x_r is a draw, but a function of x0 and the prompt. So nothing is averaged over
 answers, and one evaluation can learn it. As in rectified flow, noise is paired with the model's own samples.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,16 @@ if TYPE_CHECKING:
     from dbtm.methods.dbtm.training import DBTM
 
 
-def reflow_part(method: "DBTM", noise: Noise, noise_BLD: Tensor, examples: Examples) -> Part:
-    """CE(T(x), x_k) where x is noise."""
+def reflow_parts(method: "DBTM", noise: Noise, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
+    """CE(T(x), x_k) where x is noise, at all states of an answer."""
     config, copy, network = method.settings.reflow, method.frozen["teacher"], method.network
     assert isinstance(copy, TransportMap)
     tokens, round_BL = drawn(copy, config, examples, noise)
-    known = round_BL <= known_rounds(config, examples)
-    h = torch.where(known[..., None], network.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
-    return method.cross_entropy_part("reflow", h, ~known, replace(examples, tokens=tokens), Adaptive(endpoint_r=0.0))
+    answer, plain = replace(examples, tokens=tokens), Adaptive(endpoint_r=0.0)
+    for number in range(config.states):
+        known = round_BL <= known_rounds(config, examples, number)
+        h = torch.where(known[..., None], network.embed_tokens(tokens).to(noise_BLD.dtype), noise_BLD)
+        yield method.cross_entropy_part("reflow", h, ~known, answer, plain)
 
 
 @torch.no_grad()
@@ -74,8 +77,11 @@ def readable(noise: Noise, model: TransportMap) -> tuple[Tensor, Tensor]:
     return model.embed_noise(noise).to(noise.dtype) / noise.sigma, W.T / deviation_V
 
 
-def known_rounds(config: ReflowConfig, examples: Examples) -> Tensor:
-    """m (B, 1): how many rounds of a row's answer the map reads; 0 or, in a share of the rows, 1 .. k - 1."""
-    u_B2 = rng.uniform(examples.key(REFLOW), 2)
-    some = 1 + (u_B2[:, 1:] * (config.rounds - 1)).long()
-    return torch.where(u_B2[:, :1] < config.known, some, 0)
+def known_rounds(config: ReflowConfig, examples: Examples, number: int) -> Tensor:
+    """m (B, 1): how many rounds of a row's answer the map reads at a state; 0 at the first. The others share 1 .. k - 1
+    in equal parts.
+    """
+    if not number:
+        return torch.zeros_like(examples.sample_key[:, None])
+    u_B1 = rng.uniform(rng.fold(examples.key(REFLOW), number), 1)
+    return 1 + ((config.rounds - 1) * (number - 1 + u_B1) / (config.states - 1)).long()

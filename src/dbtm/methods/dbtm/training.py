@@ -25,7 +25,7 @@ from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.planning import plan_by_nfe
-from dbtm.methods.dbtm.reflow import reflow_part
+from dbtm.methods.dbtm.reflow import reflow_parts
 from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
 from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, KNOWN, LOOPS, NOISE, ONE, START, TIME, TURN
@@ -153,7 +153,7 @@ class DBTM(Method[Config, Options]):
         elif teacher:
             some = examples.first(self.settings.reflow.fraction)
             n = len(some.tokens)
-            yield reflow_part(self, noise[:n], noise_BLD[:n], some)
+            yield from reflow_parts(self, noise[:n], noise_BLD[:n], some)
         hand_on(embedded_BLD, noise_BLD)
 
     def rollouts(
