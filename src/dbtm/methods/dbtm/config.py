@@ -321,6 +321,22 @@ class Config(MethodConfig):
             raise UsageError(f"method.loops={list(self.loops)} must be numbers from 1 to {MOST_LOOPS}")
 
     @property
+    def at_interpolant(self) -> bool:
+        """Whether a term learns at I_t, or at its end x1."""
+        loss = self.loss
+        scored = loss.quality and self.quality.enabled
+        return bool(loss.transport or loss.anchor or loss.boundary or loss.semigroup or scored)
+
+    @property
+    def noisy_fraction(self) -> float:
+        """Share of the batch's rows that read noise: rollouts start from all."""
+        if self.ril.on or self.distill.weight:
+            return 1.0
+        shares = [self.reflow.fraction] if self.reflow.weight else []
+        shares += [self.loss.interpolant_fraction] if self.at_interpolant else []
+        return max([*shares, self.loss.boundary_fraction if self.loss.boundary else 0.0])
+
+    @property
     def teaching(self) -> DistillConfig | ReflowConfig | None:
         """The section with a frozen copy that is on."""
         return self.distill if self.distill.weight else self.reflow if self.reflow.weight else None

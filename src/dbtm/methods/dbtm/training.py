@@ -128,8 +128,8 @@ class DBTM(Method[Config, Options]):
                 + l_post posterior + l_ril (ril + l_quality ril_quality) + l_semi_r semi_r + l_distill distill
                 + l_reflow reflow
 
-        x0 W is computed once and shared by every state: the passes read a detached copy, whose gradient is handed on
-        to the embedding when the last of them has been backpropagated.
+        x0 W is computed once, for the rows that read it, and shared by every state: the passes read a detached copy,
+        whose gradient is handed on to the embedding when the last of them has been backpropagated.
         """
         with self.network.looped(self.loops_at(examples.step)):
             yield from self._parts(examples)
@@ -138,11 +138,11 @@ class DBTM(Method[Config, Options]):
         known = self.phase(examples.step)
         semigroup, ril, semi_r, *rounds, teacher = known[:-1] if self.settings.loops else known
         noise = self.draw_noise(examples)
-        embedded_BLD = self.network.embed_noise(noise)
+        noisy = len(examples.first(self.settings.noisy_fraction).tokens)
+        embedded_BLD = self.network.embed_noise(noise[:noisy])
         noise_BLD = shared(embedded_BLD)
         state, t_BL = self.draw_state(examples, noise)
-        loss, scored = self.settings.loss, self.network.quality is not None
-        if loss.transport or loss.anchor or loss.boundary or loss.semigroup or (loss.quality and scored):
+        if self.settings.at_interpolant:
             yield from self.interpolant_parts(state, noise_BLD, t_BL, examples, bool(semigroup))
         if self.weights["posterior"]:
             yield self.posterior_part(examples.first(self.settings.posterior.fraction))
