@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from dbtm.config import Shape
-from dbtm.methods.dbtm import Options, refine
+from dbtm.methods.dbtm import Options, evaluator
 from tests.conftest import random_map
 
 LENGTH, VOCAB = 64, 1024
@@ -15,12 +15,12 @@ LENGTH, VOCAB = 64, 1024
 
 def peak(options, trace):
     """Peak memory in bytes of proposing the tokens of two rows."""
-    network = refine.Evaluator.plain(random_map(shape=Shape(VOCAB, LENGTH)))
+    network = evaluator.Evaluator.plain(random_map(shape=Shape(VOCAB, LENGTH)))
     tokens, committed = torch.zeros(2, LENGTH, dtype=torch.int64), torch.zeros(2, LENGTH, dtype=torch.bool)
     trunk = torch.randn(2, LENGTH, network.model.config.width)
     key_B = torch.arange(2) if options.draws else None
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        refine.score_proposals(network, trunk, tokens, committed, options, key_B, "confidence")
+        evaluator.score_proposals(network, trunk, tokens, committed, options, key_B, "confidence")
     profiler.export_chrome_trace(str(trace))
     changes = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("name") == "[memory]"]
     now = most = 0
@@ -35,5 +35,5 @@ def peak(options, trace):
 def test_proposals_take_no_more_memory_than_their_budget(tmp_path, monkeypatch, temperature, top_p, penalty):
     options = Options(temperature=temperature, top_p=top_p, repetition_penalty=penalty)
     whole = peak(options, tmp_path / "whole.json")
-    monkeypatch.setattr(refine, "BUDGET", whole // 4)
+    monkeypatch.setattr(evaluator, "BUDGET", whole // 4)
     assert whole / 16 < peak(options, tmp_path / "cut.json") <= 1.05 * whole / 4

@@ -94,7 +94,7 @@ def test_given_programs_can_be_cancelled_and_a_weak_sandbox_is_noted(tmp_path, m
     assert (result.scores[0].correct, result.scores[0].total, result.model) == (5, 5, None)
     assert heard.stages == [["running 5 programs", 5, 5]]
     (note,) = heard.notes
-    assert "without seccomp" in note
+    assert "lacks seccomp" in note
     assert result.document()["sandbox_without"] == ["seccomp"]
     with pytest.raises(Cancelled):
         list(evaluate_programs(ProgramsEvaluationRequest(programs=path), Heard("running", 2)))
