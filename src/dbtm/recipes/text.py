@@ -167,7 +167,15 @@ def text_tiny() -> RunConfig:
         model=replace(rows.model, width=128, depth=4, heads=4),
         optim=replace(rows.optim, warmup=100),
         train=TrainConfig(steps=6_000, batch=32, log_every=50, checkpoint_every=500, evaluate_every=1_000),
-        sample=Options(nfe=16, scorer="spread", rounds="planned", fresh_noise=False, mean_from=1, top_p=0.9),
+        sample=Options(
+            nfe=16,
+            scorer="spread",
+            rounds="planned",
+            fresh_noise=False,
+            mean_from=1,
+            mean_temperature=0.7,
+            top_p=0.9,
+        ),
     )
 
 
