@@ -11,7 +11,7 @@ from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.core.graphs import WARM_UP
 from dbtm.methods.base import Examples, backward
-from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, RilConfig
+from dbtm.methods.dbtm import DBTM, DistillConfig, LossConfig, PosteriorConfig, ReflowConfig, RilConfig
 from dbtm.tasks.toy import Markov
 from dbtm.train.graph import GraphedBackward
 from tests.conftest import tiny_config
@@ -52,8 +52,12 @@ def run(call, method):
     return out
 
 
-def test_replayed_steps_equal_plain_ones():
-    plain, graphed = (DBTM(config()).start() for _ in range(2))
+REFLOW = {"posterior": PosteriorConfig(weight=1.0), "reflow": ReflowConfig(weight=1.0, rounds=3, start=START)}
+
+
+@pytest.mark.parametrize("more", [{}, REFLOW], ids=["plain", "reflow"])
+def test_replayed_steps_equal_plain_ones(more):
+    plain, graphed = (DBTM(changed(config(), **more)).start() for _ in range(2))
     recorded = []
 
     def record(call, _pool):

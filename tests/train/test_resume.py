@@ -18,7 +18,16 @@ from dbtm.checkpoint import folder as checkpoint
 from dbtm.config import OptimConfig, RunConfig, TrainConfig
 from dbtm.core.digest import sha256
 from dbtm.core.errors import UsageError
-from dbtm.methods.dbtm import Config, DistillConfig, LossConfig, Options, PathConfig, RilConfig
+from dbtm.methods.dbtm import (
+    Config,
+    DistillConfig,
+    LossConfig,
+    Options,
+    PathConfig,
+    PosteriorConfig,
+    ReflowConfig,
+    RilConfig,
+)
 from dbtm.tasks.base import Batch
 from dbtm.tasks.own import Own
 from dbtm.tasks.toy import Markov
@@ -72,11 +81,14 @@ def kill_at(trainer: Trainer, step: int) -> None:
     trainer.method.parts = parts  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("commit", [True, False])
-def test_kill_and_resume_is_bit_for_bit(tmp_path, commit):
+@pytest.mark.parametrize("kind", ["commit", "hold", "reflow"])
+def test_kill_and_resume_is_bit_for_bit(tmp_path, kind):
     config, settings = tiny_run(), tiny_run().method
-    ril, distill = (replace(section, commit=commit) for section in (settings.ril, settings.distill))
+    ril, distill = (replace(section, commit=kind == "commit") for section in (settings.ril, settings.distill))
     config = changed(config, ril=ril, distill=distill)
+    if kind == "reflow":
+        reflow = ReflowConfig(weight=0.5, rounds=3, start=2, refresh=2)
+        config = changed(config, distill=DistillConfig(), posterior=PosteriorConfig(weight=1.0), reflow=reflow)
     whole = fit(config, tmp_path / "whole")
     trainer = Trainer(config, tmp_path / "killed")
     kill_at(trainer, 7)
