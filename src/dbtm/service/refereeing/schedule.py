@@ -82,7 +82,7 @@ def _ended_one(schedule: Schedule, child: Child, progress: Progress) -> None:
         raise Cancelled  # the child was stopped: stop all
     elif code == NO_WEIGHTS:
         progress.note(
-            f"{job.name} was merged from another machine, which has its weights: it gets no further rows here"
+            f"{job.name} was merged from another machine, which has its weights: sample further rows there"
         )
     elif code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
