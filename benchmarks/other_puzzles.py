@@ -4,8 +4,8 @@
 
 Grids and clues of `dbtm.tasks.sudoku.generate` come from a randomised solver and digging in random order. These do not:
 they start from one shuffled textbook grid, or from three boxes filled at random and a solver for the rest, and lose
-clues in point-symmetric pairs, in reading order, digit by digit, or until every clue is necessary. Six published ones join
-them.
+clues in point-symmetric pairs, in reading order, digit by digit, or until every clue is necessary. Six published ones
+join them.
 """
 
 import argparse

@@ -163,7 +163,9 @@ def build_tokenizer(file: "GGUF", tokens: list[str]) -> "Tokenizer":
     vocab = {token: id for id, token in enumerate(tokens)}
     for merge in merges:
         if not all(merge) or not {*merge, "".join(merge)} <= vocab.keys():
-            raise UsageError(f"{file.path} is damaged: its tokenizer merges {reprlib.repr(merge)}, which are not tokens")
+            raise UsageError(
+                f"{file.path} is damaged: its tokenizer merges {reprlib.repr(merge)}, which are not tokens"
+            )
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     tokenizer.pre_tokenizer = cuts[cut]
     tokenizer.decoder = decoders.ByteLevel()

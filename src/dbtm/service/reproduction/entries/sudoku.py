@@ -88,9 +88,9 @@ def _reasoning_small(size: Size) -> Plan:
         budgets = () if run.method == "ar" else (16,)
         steps[name] = Solved(model=run, clues=(*MINI_CLUES.values(),), n=4 * size.puzzles, budgets=budgets, seconds=20)
     differs = (
-        PACKAGED.format(n=size.puzzles) + f" Other methods are trained here on 4 x 4 grids with "
-        f"{MINI_CLUES['easy']}, {MINI_CLUES['medium']} and {MINI_CLUES['hard']} clues ({size.sudoku_steps} steps each) and "
-        "have separate rows; word problems are synthetic."
+        PACKAGED.format(n=size.puzzles) + " Other methods are trained here on 4 x 4 grids with "
+        f"{MINI_CLUES['easy']}, {MINI_CLUES['medium']} and {MINI_CLUES['hard']} clues ({size.sudoku_steps} steps each) "
+        "and have separate rows; word problems are synthetic."
     )
     return Plan(steps, _reasoning_table, differs, "small models", notes=missing_note(missing))
 
