@@ -4,8 +4,8 @@
 
 Grids and clues of `dbtm.tasks.sudoku.generate` come from a randomised solver and digging in random order. These do not:
 they start from one shuffled textbook grid, or from three boxes filled at random and a solver for the rest, and lose
-clues in point-symmetric pairs, in reading order, digit by digit, or until none can be spared. Six published ones join
-them.
+clues in point-symmetric pairs, in reading order, digit by digit, or until every clue is necessary. Six published ones
+join them.
 """
 
 import argparse
@@ -71,17 +71,17 @@ def symmetric(random: Random) -> np.ndarray:
 
 
 def minimal(random: Random) -> np.ndarray:
-    """No clue can be spared."""
+    """Minimal: every clue is necessary."""
     return dig(filled_grid(random), [[cell] for cell in random.sample(range(81), 81)], 17)
 
 
 def reading_order(random: Random) -> np.ndarray:
-    """Emptied from the first cell on, so that the clues crowd the last rows."""
+    """Clues removed in reading order, so most clues are in the last rows."""
     return dig(filled_grid(random), [[cell] for cell in range(81)], random.randint(28, 34))
 
 
 def by_digit(random: Random) -> np.ndarray:
-    """Emptied one digit after the other, so that some digits hardly appear."""
+    """Clues removed digit by digit, so some digits are rare."""
     grid, cells = textbook_grid(random), random.sample(range(81), 81)
     return dig(grid, [[cell] for cell in sorted(cells, key=grid.__getitem__)], random.randint(26, 32))
 

@@ -79,9 +79,9 @@ def test_notes_are_warnings_and_logs_hold_no_bars(capsys):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"nfe": 4, "check": 12}, ["has 4 evaluations, checks and other answers 12", "--nfe 16", "--tries"]),
-        ({"nfe": 4}, ["; try more rounds per answer, --nfe 16, or other noise, --tries 8"]),
-        ({"nfe": 16, "check": 12}, ["has 16 evaluations", "; try other noise, --tries 8"]),
+        ({"nfe": 4, "check": 12}, ["budget: 4 evaluations per answer, 12 for checks", "--nfe 16", "--tries"]),
+        ({"nfe": 4}, ["; try more evaluations (--nfe 16), or new noise (--tries 8)"]),
+        ({"nfe": 16, "check": 12}, ["budget: 16 evaluations per answer", "; try new noise (--tries 8)"]),
         ({}, []),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_comparison_is_printed_and_drawn_again_without_running(tmp_path):
         (["chess"], "no task 'chess'"),
         (["markov", "--flops", "1", "--minutes", "1"], "either training FLOPs or minutes"),
         (["markov", "--flops", "-1"], "must be positive"),
-        (["markov", "--nfe", "0"], "whole numbers from 1 on"),
+        (["markov", "--nfe", "0"], "whole numbers of at least 1"),
         (["markov", "--methods", "mdml", "--flops", "1e7"], "did you mean 'mdlm'"),
         (["markov", "--report-only", "--seeds", "2"], "leave --seeds out"),
         (["markov", "--report-only"], "is not a comparison"),

@@ -136,7 +136,7 @@ def test_a_choice_does_not_offer_the_name_of_a_section():
 def test_distillation_knows_no_self_conditioning():
     settings = ["method.distill.weight=1", "method.distill.start=0"]
     assert override(recipe("markov"), settings).method.distill.weight == 1
-    with pytest.raises(UsageError, match=r"model\.self_condition=true has no part in self-distillation"):
+    with pytest.raises(UsageError, match=r"model\.self_condition=true is not supported by self-distillation"):
         override(recipe("markov"), [*settings, "model.self_condition=true"])
 
 

@@ -252,7 +252,7 @@ def test_a_judge_with_code_of_its_own_is_refused(tmp_path, monkeypatch, file):
     for name, values in (("config.json", config), ("tokenizer_config.json", {})):
         code = {"auto_map": {"AutoConfig": "evil.Evil", "AutoTokenizer": ["evil.Evil", None]}} if name == file else {}
         (folder / name).write_text(json.dumps(values | code))
-    with pytest.raises(UsageError, match=f"brings code of its own \\({file} has auto_map\\)"):
+    with pytest.raises(UsageError, match=f"contains code of its own \\({file} has auto_map\\)"):
         load_judge(str(folder), "cpu")
     assert not (tmp_path / "ran").exists()
 

@@ -147,7 +147,7 @@ def test_the_page_of_the_simplex_moves_by_finger(browser, tmp_path):
     seen = Visit(browser, f"file://{tmp_path}", **PHONE)
     page = seen.page
     page.goto(f"file://{tmp_path}/flow.html")
-    assert "tap where the start is to go" in page.locator("main").inner_text()
+    assert "tap to move the start" in page.locator("main").inner_text()
     ratio = page.locator(".numbers tr:has-text('autonomous') td").first
     before, box = ratio.inner_text(), page.locator("canvas").bounding_box()
     page.touchscreen.tap(box["x"] + 0.45 * box["width"], box["y"] + 0.4 * box["height"])

@@ -148,9 +148,9 @@ def _advice(settings: Mapping[str, Any]) -> str:
     nfe, check = settings.get("nfe"), settings.get("check")
     if nfe is None:
         return ""
-    spent = f"; an answer has {nfe} evaluations, checks and other answers {check}" if check else ""
-    rounds = "more rounds per answer, --nfe 16, or " if nfe < 16 else ""
-    return f"{spent}; try {rounds}other noise, --tries 8"
+    spent = f"; budget: {nfe} evaluations per answer, {check} for checks and further answers" if check else ""
+    rounds = "more evaluations (--nfe 16), or " if nfe < 16 else ""
+    return f"{spent}; try {rounds}new noise (--tries 8)"
 
 
 def gflops(flops: float) -> str:

@@ -74,7 +74,7 @@ def text(out: Path, seed: int) -> bool:
         console.print(f"{nfe} network evaluation{'s' if nfe > 1 else ''}", style="bold")
         console.print(result_text(drawn), soft_wrap=not console.is_terminal)
         console.print()
-    say('next: dbtm sample text --prompt "The river" --trace   your own beginning, refined round by round')
+    say('next: dbtm sample text --prompt "The river" --trace   your own prompt, refined round by round')
     return True
 
 
@@ -90,7 +90,7 @@ def sudoku(out: Path, seed: int) -> bool:
     say("\nnext: dbtm solve PUZZLE                      your own: 81 characters, 0 or . for empty, or a file")
     say("      dbtm eval sudoku --clues 30 --n 100    its solve rate, with intervals")
     say("      dbtm demo simplex                      train a one-step map in a minute, and see it")
-    say("      dbtm studio                            all of it on a live page\n")
+    say("      dbtm studio                            the same and more in the browser\n")
     return result.solved
 
 

@@ -56,7 +56,7 @@ def referee(
     common.in_range("--seeds", seeds, 1)
     common.in_range("--n", n, 2)
     common.in_range("--jobs", jobs, 0)
-    wanted = "whole numbers from 1 on, such as 1,2,4"
+    wanted = "whole numbers of at least 1, such as 1,2,4"
     budgets = None if nfe is None else tuple(common.numbers("--nfe", nfe, int, lambda x: x >= 1, wanted))
     folder = out or Path("referee") / task
     if folder.exists() and not folder.is_dir():

@@ -101,7 +101,7 @@ def _values(
 ) -> dict[str, list]:
     """The values of the given options."""
     inf = float("inf")
-    from_zero = "numbers from 0 on, such as 0,.7,1"
+    from_zero = "numbers of at least 0, such as 0,.7,1"
     wanted = {
         "nfe": (
             nfe,

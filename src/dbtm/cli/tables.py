@@ -57,7 +57,7 @@ def entropies_of(text: str | None) -> tuple[float, ...]:
     if text is None:
         return ()
     return tuple(
-        numbers("--entropy", text, float, lambda x: 0 <= x < float("inf"), "numbers from 0 on, such as 4.2,4.3")
+        numbers("--entropy", text, float, lambda x: 0 <= x < float("inf"), "numbers of at least 0, such as 4.2,4.3")
     )
 
 

@@ -12,7 +12,7 @@ MOST_VALUES = 6_000_000  # of a JSON document: half a gigabyte at most
 
 
 def at_once(path: str, flags: int) -> int:
-    """An `opener` for `open` that opens ordinary files. A file with a size of 0 but with content (in /proc) is an
+    """An `opener` for `open` that opens regular files. A file with a size of 0 but with content (in /proc) is an
     OSError. A pipe may block, since the user named it on purpose.
     """
     if stat.S_ISFIFO(os.stat(path).st_mode):
@@ -21,10 +21,10 @@ def at_once(path: str, flags: int) -> int:
     try:
         found = os.fstat(descriptor)
         if stat.S_ISREG(found.st_mode) and not found.st_size and os.read(descriptor, 1):
-            raise OSError(errno.EINVAL, "it is no ordinary file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
     except BlockingIOError:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no ordinary file") from None
+        raise OSError(errno.EINVAL, "it is not a regular file") from None
     except BaseException:
         os.close(descriptor)
         raise

@@ -1,7 +1,7 @@
-"""Continuing text that a model never saw: it is given the first half, and a judge reads what it makes of the second.
+"""Continuations of unseen text: the model gets the first half of a text, and a judge scores its second half.
 
-The judge scores the continuation alone, given the first half, as it scores the real second half. A continuation is cut
-to as many of the model's tokens as the real one has: so both are of a length, and text beyond it is not asked for.
+The judge scores only the continuation, given the first half, in the same way as the real second half. A continuation
+is cut to the real one's length in the model's tokens.
 """
 
 from collections.abc import Iterable
@@ -55,10 +55,10 @@ def halves_of(task: Text, texts: Iterable[str], n: int) -> list[Halves]:
 def _halves(task: Text, words: list[str]) -> Halves | None:
     first, second = " ".join(words[: len(words) // 2]), " " + " ".join(words[len(words) // 2 :])
     length = len(task.encode(second))
-    if len(task.encode(first)) + length + 2 > task.length:  # and what stands at the borders
+    if len(task.encode(first)) + length + 2 > task.length:  # and the tokens at the borders
         return None
     tokens_L, clean_L = place(task, around(first, ""))
-    clean_L = np.cumprod(clean_L).astype(bool)  # an end that stands around all blocks is left to the model
+    clean_L = np.cumprod(clean_L).astype(bool)  # an EOS around all blocks is left to the model
     return Halves(first, second, tokens_L, clean_L, length)
 
 
@@ -73,7 +73,7 @@ class ContinuationScore:
     perplexity: Estimate
     """Of the continuations, given the first halves."""
     distinct: Estimate
-    """Different tokens over tokens of a continuation, averaged: what repeats itself has few."""
+    """Share of distinct tokens in a continuation, averaged: low for repetitive text."""
     nfe: float | None = None
     seconds: float | None = None
 

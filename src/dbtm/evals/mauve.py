@@ -1,9 +1,9 @@
-"""MAUVE (Pillutla et al., 2021) of two sets of feature vectors: 1 for sets that cannot be told apart, towards 0 else.
+"""MAUVE (Pillutla et al., 2021) of two sets of feature vectors: 1 for indistinguishable sets, towards 0 otherwise.
 
 Vectors are normalised, reduced to the directions that hold nine tenths of their variance, and clustered together. The
 two histograms P and Q of clusters are compared along their mixtures R = lambda P + (1 - lambda) Q: the area under the
-curve (exp(-c KL(Q | R)), exp(-c KL(P | R))), c = 5. The value depends on the number of samples and of clusters: it
-compares models that were measured alike, and a set of real text that was measured against other real text.
+curve (exp(-c KL(Q | R)), exp(-c KL(P | R))), c = 5. The value depends on the numbers of samples and of
+clusters, so it only compares models measured in the same way, and real text measured against other real text.
 """
 
 import warnings
@@ -35,7 +35,7 @@ def frontier_area(p: np.ndarray, q: np.ndarray) -> float:
 
 
 def _divergence(p: np.ndarray, r: np.ndarray) -> float:
-    """KL(p | r), where r is nowhere 0 that p is not."""
+    """KL(p | r); r is positive wherever p is."""
     some = p > 0
     return float((p[some] * np.log(p[some] / r[some])).sum())
 
@@ -53,13 +53,13 @@ def _cluster(x_ND: np.ndarray, clusters: int, seed: int) -> np.ndarray:
     kept = int(np.searchsorted(share, VARIANCE)) + 1
     points = left[:, :kept] * size[:kept]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a cluster that ends up empty is none
+        warnings.simplefilter("ignore")  # an empty cluster is harmless
         labels: np.ndarray = kmeans2(points, _spread(points, clusters, seed), minit="matrix")[1]
     return labels
 
 
 def _spread(x_ND: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Some of the points, each drawn by its squared distance from those before it (k-means++)."""
+    """Some of the points, each drawn by its squared distance to the points drawn before (k-means++)."""
     generator = np.random.default_rng(seed)
     chosen = [int(generator.integers(len(x_ND)))]
     distance_N = np.full(len(x_ND), np.inf)

@@ -44,7 +44,7 @@ class TextTask(Protocol):
 
 
 def text_task(task: Any) -> TextTask:
-    """The task of a checkpoint, refused where it is not one of text."""
+    """The task of a checkpoint; an error if it is not text."""
     if not all(hasattr(type(task), name) for name in ("held_out", "decode")):
         name = getattr(task, "name", "nothing")
         raise UsageError(f"the checkpoint was trained on '{name}', not on text")
@@ -63,15 +63,15 @@ class TextScore:
     settings: dict[str, Any]
     n: int
     judge: str | None
-    """Who measured the perplexity; None where nobody did."""
+    """The judge of the perplexity; None without one."""
     perplexity: Estimate
     entropy: Estimate
     distinct: dict[str, float]
     """By n: the share of different n-grams within a sample, averaged."""
     longest_repeat: float
-    """Tokens in the longest run that a sample has twice, averaged."""
+    """Tokens in the longest run that occurs twice in a sample, averaged."""
     unique: float
-    """Different samples over all samples."""
+    """Distinct samples divided by all samples."""
     judge_tokens: int = 0
     unscored: int = 0
     """Samples without a token that counts: shorter than two tokens, or nothing but ends of sequence."""
@@ -82,7 +82,7 @@ class TextScore:
     mauve: float | None = None
     """MAUVE of the judge's last states against those of real text; of real text against other real text."""
     longest_match: Estimate | None = None
-    """Tokens in the longest run of a sample that the training text has too, averaged."""
+    """Tokens in the longest run of a sample that also occurs in the training text, averaged."""
 
     def document(self) -> dict[str, Any]:
         """The row as JSON: NaN becomes null."""
@@ -106,7 +106,7 @@ def measure(
     corpus: Blocks | None = None,
 ) -> TextScore:
     """All numbers of a set; without a judge, all but the perplexity. `real_ND` are the judge's features of
-    real text to compare with, `corpus` the text in which runs of the samples are looked for.
+    real text to compare with, `corpus` is the text that is searched for runs of the samples.
     """
     tokens_BL = samples.tokens_BL
     judged: dict[str, Any] = {"judge": None, "perplexity": Estimate(math.nan)}
@@ -119,7 +119,7 @@ def measure(
             "unscored": int((scores.tokens_B == 0).sum()),
             "windowed": scores.windowed,
         }
-    ordered = samples.kind != "shuffled"  # whose tokens are those of the text in its order: they say nothing of runs
+    ordered = samples.kind != "shuffled"  # their tokens are in the real text's order: runs mean nothing
     return TextScore(
         kind=samples.kind,
         settings=samples.settings,
@@ -137,7 +137,7 @@ def measure(
 
 
 def other_text(task: TextTask, n: int) -> SampleSet | None:
-    """Held-out text that is not among the `references`, where there is as much again."""
+    """Held-out text that is not among the `references`; None if there is too little."""
     total = len(task.held_out)
     if total < 2 * n:
         return None
@@ -147,9 +147,10 @@ def other_text(task: TextTask, n: int) -> SampleSet | None:
 
 
 def references(task: TextTask, n: int, seed: int = 0) -> list[SampleSet]:
-    """Held-out text, which is what samples should look like, and the same text with every sample's words shuffled.
+    """Held-out text, the target for samples, and the same text with the words of every sample shuffled.
 
-    Shuffling keeps the words; that their order is gone, only a judge can tell. So both have the tokens of the former.
+    Shuffling changes only the order of the words, which only a judge measures. So both sets have the tokens of the
+    original text.
     """
     try:
         held_out = task.held_out

@@ -179,7 +179,7 @@ def given_parts(request: InfillRequest, sampler: Sampler) -> tuple[np.ndarray, n
     """(tokens, mask of the given ones), (n, L) each, of a text with holes."""
     task = _task(sampler)
     if not isinstance(task, Text):
-        raise UsageError(f"only text models fill holes, but this one was trained on '{task.name}'")
+        raise UsageError(f"only text models write text and fill holes, but this one was trained on '{task.name}'")
     tokens_L, clean_L = place(task, request.parts, request.hole)
     if request.parts[-1] in (HOLE, "") and task.borders.around:
         clean_L = _open_end(sampler, tokens_L, clean_L)

@@ -324,7 +324,7 @@ def load(path: str | Path, device: str = "auto") -> Model:
     Args:
         path: a checkpoint folder, a run (its newest checkpoint), a packaged model ('sudoku', 'text'), or a repository
             of the Hugging Face hub at a revision, 'hf://org/name@revision' (the only one that needs a network).
-        device: auto, cpu or cuda.
+        device: auto, cpu, cuda or mps.
     """
     if str(path).startswith(hub.SCHEME):
         path = hub.fetch(str(path))

@@ -134,7 +134,7 @@ WIDE = [*gguf_writer.TOKENS, "more"]
         ({T + "tokens": WIDE}, "264 tokens and an embedding of 263"),
         ({T + "tokens": BROKEN}, "tokens is not UTF-8"),
         ({T + "merges": None}, "does not state tokenizer.ggml.merges"),
-        ({T + "merges": ["h e", "q u"]}, "merges ('q', 'u'), which are no tokens"),
+        ({T + "merges": ["h e", "q u"]}, "merges ('q', 'u'), which are not tokens"),
         ({T + "merges": ["he"]}, "merges ('he', ''), which"),
         ({T + "token_type": "x"}, "token_type is 'x', not a list of numbers"),
         ({T + "eos_token_id": 263}, "eos_token_id is 263, not a whole number from 0 to 262"),

@@ -113,9 +113,9 @@ def test_weights_must_all_be_there(folder):
     name = "model.layers.0.mlp.up_proj.weight"
     without = {key: value for key, value in whole.items() if key != name}
     for wrong, words in (
-        (without, f"not whole: .* {name}$"),
-        (whole | {name: whole[name][:-1].clone()}, f"not whole: .* {name}$"),
-        ({"model.norm.weight": whole["model.norm.weight"]}, r"not whole: .* and \d+ more$"),
+        (without, f"incomplete: .* {name}$"),
+        (whole | {name: whole[name][:-1].clone()}, f"incomplete: .* {name}$"),
+        ({"model.norm.weight": whole["model.norm.weight"]}, r"incomplete: .* and \d+ more$"),
     ):
         save_file(wrong, file, metadata={"format": "pt"})
         with pytest.raises(UsageError, match=words):

@@ -1,9 +1,9 @@
-"""What a judge is: a causal language model that says how unlikely it finds a text.
+"""A judge: a causal language model that measures how unlikely a text is.
 
-The protocol is the one that papers on discrete diffusion share. A text comes with its special tokens written out; it is
-tokenized anew with the judge's own tokenizer; every token but the first is scored given all before it. Counted are all
-tokens that are not the judge's end of sequence, and the first of those that are. Nothing is dropped: not the last,
-smaller batch, and not what exceeds the judge's context, which is read in windows that overlap by half.
+The protocol is that of papers on discrete diffusion. A text contains its special tokens as text and is tokenized with
+the judge's own tokenizer. Every token but the first is scored given all previous ones. All tokens count that are not
+the judge's end of sequence, plus the first one that is. Nothing is dropped: the last, smaller batch counts, and text
+beyond the judge's context is read in windows that overlap by half.
 """
 
 from abc import ABC, abstractmethod
@@ -22,10 +22,10 @@ MOST_TOKENS = {"cuda": 8_192}  # of one batch, by device
 
 @dataclass(frozen=True)
 class Scores:
-    """What a judge says of some texts."""
+    """A judge's scores of some texts."""
 
     nll_B: np.ndarray  # float64: the sum of a text's negative log-likelihoods, in nats
-    tokens_B: np.ndarray  # int64: how many of the judge's tokens that sum has
+    tokens_B: np.ndarray  # int64: the number of the judge's tokens in that sum
     windowed: int  # texts longer than the judge's context, read in several windows
 
 
@@ -39,7 +39,7 @@ class Window(NamedTuple):
 
 
 def windows(text: int, length: int, context: int) -> Iterator[Window]:
-    """Windows that score every token but the first once; later ones give each at least half a context to go by."""
+    """Windows that score every token but the first once; in later ones each has at least half a context before it."""
     start, fresh = 0, 1
     while fresh < length:
         end = min(start + context, length)
@@ -48,7 +48,7 @@ def windows(text: int, length: int, context: int) -> Iterator[Window]:
 
 
 def counted(ids: Sequence[int], ends: frozenset[int]) -> np.ndarray:
-    """(L,) bool: every token after the first one that is no end of sequence, and the first end of sequence."""
+    """(L,) bool: every token but the first that is not an end of sequence, and the first end of sequence."""
     is_end = np.isin(ids, list(ends))
     mask = ~is_end
     if is_end.any():
@@ -58,7 +58,7 @@ def counted(ids: Sequence[int], ends: frozenset[int]) -> np.ndarray:
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two texts begin with alike."""
+    """The number of equal tokens at the start of two texts."""
     return next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
 
 
@@ -69,7 +69,7 @@ class Judge(ABC):
     """Part of every number: perplexities under different judges cannot be compared."""
     context: int
     ends: frozenset[int]
-    """The token that ends a sequence, and <|endoftext|> where that is another one."""
+    """The token that ends a sequence, and <|endoftext|> if that is a different one."""
     device: torch.device
     dtype: torch.dtype
     source: tuple[str, str] | None = None
@@ -97,10 +97,10 @@ class Judge(ABC):
         progress: Callable[[int, int], None] | None = None,
         after: Sequence[str] | None = None,
     ) -> Scores:
-        """Score texts, side by side with others of like length; `progress` hears of tokens done and tokens in all.
+        """Score texts in batches of similar length; `progress` gets the tokens done and the total.
 
-        With `after`, the beginning of every text, only tokens behind it count: those from the first one on that the
-        beginning alone does not have.
+        With `after`, the beginning of every text, only later tokens count: from the first one that differs from the
+        tokens of the beginning alone.
         """
         ids = self.encode(texts)
         masks = [counted(row, self.ends) for row in ids]
@@ -110,7 +110,7 @@ class Judge(ABC):
         batches = list(self._batches([window for piece in pieces for window in piece]))
         nll_B, total = np.zeros(len(ids)), sum(map(len, ids))
         shares = self._everywhere(_sums, ids, masks, batches, progress=progress)
-        for number, batch in enumerate(batches):  # in one order, whoever read them
+        for number, batch in enumerate(batches):  # in a fixed order, whichever process read them
             for window, value in zip(batch, shares[number % len(shares)][number // len(shares)], strict=True):
                 nll_B[window.text] += value
         if progress is not None:
@@ -118,7 +118,7 @@ class Judge(ABC):
         return Scores(nll_B, np.array([mask.sum() for mask in masks], dtype=np.int64), sum(len(p) > 1 for p in pieces))
 
     def features(self, texts: Sequence[str]) -> np.ndarray:
-        """(N, D) of every text the last layer's state at its last token, within the judge's context."""
+        """(N, D): the last layer's state at every text's last token, within the judge's context."""
         ids = [row[: self.context] or [0] for row in self.encode(texts)]
         batches = list(self._batches([Window(b, 0, len(row), 1) for b, row in enumerate(ids)]))
         rows: dict[int, np.ndarray] = {}
@@ -164,7 +164,7 @@ def _sums(
     batches: list[list[Window]],
     progress: Callable[[int, int], None] | None = None,
 ) -> list[list[float]]:
-    """The summed -log p of every window in one process's batches. Its progress stands for that of all."""
+    """The summed -log p of every window in one process's batches. Its progress is reported as that of all."""
     sums, total, done = list[list[float]](), sum(map(len, ids)), 0
     for batch in batches[rank::size]:
         rows = [torch.tensor(ids[w.text][w.start : w.end]) for w in batch]

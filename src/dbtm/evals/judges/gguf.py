@@ -1,7 +1,7 @@
-"""A judge from a GGUF file: a Llama and its byte-level tokenizer, both built from what the file says.
+"""A judge from a GGUF file: a Llama and its byte-level tokenizer, both built from the file's content.
 
-What a file says is checked before anything is built from it: damage ends in one line, never in a hang or in memory far
-above the file's size.
+The content is checked before anything is built from it: a damaged file is a one-line error, never a hang or memory far
+beyond the file's size.
 """
 
 import reprlib
@@ -33,7 +33,7 @@ _LARGEST = 1 << 24  # for every size: above that of any Llama, and low enough th
 
 
 class GGUFJudge(Judge):
-    """The weights are taken out of their blocks once. Products are bfloat16 on a CPU that has them, else float32."""
+    """The weights are decoded once. Products are bfloat16 on a CPU that supports them, else float32."""
 
     def __init__(self, path: Path, device: torch.device, name: str | None = None, dtype: torch.dtype | None = None):
         file = read(path)
@@ -76,23 +76,23 @@ def read(path: Path) -> "GGUF":
 
 
 def require_package() -> None:
-    """Say what to install where the package is missing."""
+    """Raise a UsageError that names the missing package."""
     if find_spec("gguf") is None:
         raise UsageError("smollm2 and other judges from GGUF files need the package gguf: pip install gguf")
 
 
 def llama_config(file: "GGUF") -> LlamaConfig:
-    """The sizes that the file states; what this Llama does not compute is refused."""
+    """The sizes in the file; unsupported variants of Llama are refused."""
     architecture = file.text("general.architecture", "none")
     if architecture != "llama":
-        raise UsageError(f"{file.path} holds the architecture {reprlib.repr(architecture)}: only 'llama' is read here")
+        raise UsageError(f"{file.path} has the architecture {reprlib.repr(architecture)}: only 'llama' is supported")
 
     def size(name: str, low: int = 1, default: int | None = None) -> int:
         return file.integer(f"llama.{name}", low, _LARGEST, default)
 
     embedding = file.shapes.get("token_embd.weight", ())
     if len(embedding) != 2 or not 1 <= embedding[0] <= _LARGEST:
-        raise UsageError(f"{file.path} holds no token_embd.weight with two axes: is it a language model?")
+        raise UsageError(f"{file.path} has no token_embd.weight with two axes: is it a language model?")
     heads = size("attention.head_count")
     config = LlamaConfig(
         vocab=embedding[0],
@@ -108,7 +108,7 @@ def llama_config(file: "GGUF") -> LlamaConfig:
     )
     if config.depth * _PER_BLOCK > len(file.shapes):
         raise UsageError(
-            f"{file.path} is damaged: {len(file.shapes)} tensors are too few for the {config.depth} blocks it states"
+            f"{file.path} is damaged: {len(file.shapes)} tensors are too few for its {config.depth} blocks"
         )
     if config.width % (2 * heads) or heads % config.kv_heads:
         raise UsageError(
@@ -118,7 +118,7 @@ def llama_config(file: "GGUF") -> LlamaConfig:
     scaling = file.text("llama.rope.scaling.type", "none")
     rotated, key = (size(name, default=config.head_dim) for name in ("rope.dimension_count", "attention.key_length"))
     if scaling != "none" or not rotated == key == config.head_dim:
-        raise UsageError(f"{file.path} is a Llama with scaled or partial rotary positions, which is not read here")
+        raise UsageError(f"{file.path} is a Llama with scaled or partial rotary positions, which are not supported")
     return config
 
 
@@ -129,7 +129,7 @@ def load_llama(file: "GGUF", config: LlamaConfig, dtype: torch.dtype) -> Llama:
     wanted = dict(model.named_parameters())
     if strange := sorted(wanted.keys() ^ file.shapes.keys()):
         told = ", ".join(map(reprlib.repr, strange[:3]))
-        raise UsageError(f"{file.path} does not hold the tensors of a plain Llama: see {told}")
+        raise UsageError(f"{file.path} does not have the tensors of a plain Llama: see {told}")
     weights = {}
     for name, parameter in wanted.items():
         if file.shapes[name] != parameter.shape:
@@ -156,14 +156,16 @@ def build_tokenizer(file: "GGUF", tokens: list[str]) -> "Tokenizer":
     if model != "gpt2" or cut not in cuts:
         raise UsageError(
             f"{file.path} has the tokenizer {reprlib.repr(model)} with pre-tokenizer {reprlib.repr(cut)}: only 'gpt2' "
-            f"with {' or '.join(map(repr, cuts))} is read here"
+            f"with {' or '.join(map(repr, cuts))} is supported"
         )
     pairs = (merge.partition(" ") for merge in file.texts("tokenizer.ggml.merges"))
     merges = [(first, second) for first, _, second in pairs]
     vocab = {token: id for id, token in enumerate(tokens)}
     for merge in merges:
         if not all(merge) or not {*merge, "".join(merge)} <= vocab.keys():
-            raise UsageError(f"{file.path} is damaged: its tokenizer merges {reprlib.repr(merge)}, which are no tokens")
+            raise UsageError(
+                f"{file.path} is damaged: its tokenizer merges {reprlib.repr(merge)}, which are not tokens"
+            )
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     tokenizer.pre_tokenizer = cuts[cut]
     tokenizer.decoder = decoders.ByteLevel()

@@ -1,4 +1,4 @@
-"""Reading a GGUF file with the package gguf, which trusts what a file says: here every size is checked first.
+"""Reading a GGUF file with the package gguf, which trusts a file's content: here every size is checked first.
 
 Importing this module needs the package, so only loading a judge does. Nothing in a file is executed.
 """
@@ -26,7 +26,7 @@ class _Reader(gguf.GGUFReader):
     """The package's reader, with two of its methods made strict.
 
     Past the end of a file the original reads empty arrays without an error, so a false length of an array would keep it
-    busy for ever. It also makes an object of every number in an array, which costs far more memory than the file has.
+    busy forever. It also makes an object of every number in an array, which costs far more memory than the file has.
     """
 
     strings = 0
@@ -56,7 +56,7 @@ class _Reader(gguf.GGUFReader):
 
 
 class GGUF:
-    """An open GGUF file, mapped into memory. Tensors are taken out of their blocks when asked for."""
+    """An open GGUF file, mapped into memory. Tensors are decoded when requested."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -67,7 +67,7 @@ class GGUF:
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from None
         except Exception as error:  # the package has many: ValueError, IndexError, KeyError, OverflowError
-            raise UsageError(f"{path} is no GGUF file, or a damaged one: {_line(error)}") from None
+            raise UsageError(f"{path} is not a GGUF file, or is damaged: {_line(error)}") from None
         self._fields = reader.fields
         self._tensors = {tensor.name: tensor for tensor in reader.tensors}
         self.shapes = {name: tuple(reversed(tensor.shape.tolist())) for name, tensor in self._tensors.items()}
@@ -111,7 +111,7 @@ class GGUF:
         return value
 
     def tensor(self, name: str) -> np.ndarray:
-        """One tensor as float32, in memory of its own."""
+        """One tensor as float32, in its own memory."""
         stored = self._tensors[name]
         try:
             with np.errstate(all="ignore"):  # numbers that are not finite are reported below
@@ -127,7 +127,7 @@ class GGUF:
 
 
 def _check_header(path: Path) -> None:
-    """The letters, the version and the two counts, before the package believes them."""
+    """Check the letters, the version and the two counts, before the package uses them."""
     with open(path, "rb", opener=at_once) as file:
         head = file.read(24)
     if not b"GGUF".startswith(head[:4]) or not head:
@@ -136,12 +136,12 @@ def _check_header(path: Path) -> None:
         raise ValueError("it ends too early")
     version, *counts = struct.unpack("<IQQ", head[4:])
     if version not in _VERSIONS:
-        raise ValueError(f"it is of version {version}; versions 2 and 3 are read")
+        raise ValueError(f"it has version {version}; versions 2 and 3 are supported")
     for count, what in zip(counts, ("tensors", "pairs of metadata")):
         if count > _MOST_ENTRIES:
-            raise ValueError(f"it states {count} {what}, more than {_MOST_ENTRIES}")
+            raise ValueError(f"it has {count} {what}, more than {_MOST_ENTRIES}")
 
 
 def _line(error: Exception) -> str:
-    """What an error says, in one short line whatever the file put into it."""
+    """An error's message in one short line, whatever the file put into it."""
     return repr(str(error)[:200])[1:-1] or type(error).__name__

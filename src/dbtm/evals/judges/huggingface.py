@@ -35,17 +35,17 @@ class HuggingFaceJudge(Judge):
         known = self.tokenizer.get_vocab()
         self.ends = frozenset({self.tokenizer.eos_token_id, known.get("<|endoftext|>")} - {None})
         if self._reads_ahead():
-            raise UsageError(f"the judge '{name}' is not causal: what it says of a token depends on those behind it")
+            raise UsageError(f"the judge '{name}' is not causal: its probability of a token depends on later tokens")
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), **self.weights}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        # no tokens but the text's own: a first token of the tokenizer's would have the text's first one scored
+        # without special tokens: with one in front, the text's first token would be scored too
         return self.tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
 
     def token_nll(self, ids_BL: Tensor) -> Tensor:
-        # A causal model's padding on the right reaches nothing to its left, so no attention mask is needed.
+        # A causal model does not attend to padding on the right, so no attention mask is needed.
         logits_BLV = self.model(input_ids=ids_BL, use_cache=False).logits
         nll = F.cross_entropy(logits_BLV[:, :-1].flatten(0, 1), ids_BL[:, 1:].flatten(), reduction="none")
         return nll.view(len(ids_BL), -1)
@@ -56,7 +56,7 @@ class HuggingFaceJudge(Judge):
 
     @torch.inference_mode()
     def _reads_ahead(self) -> bool:
-        """Whether the scores of a few tokens change with those behind them."""
+        """Whether the scores of a few tokens change with later tokens."""
         ids_BL = torch.arange(min(16, self.context, len(self.tokenizer)), device=self.device)[None]
         other_BL, half = ids_BL.clone(), ids_BL.shape[1] // 2
         other_BL[:, half:] = 0
@@ -65,16 +65,16 @@ class HuggingFaceJudge(Judge):
 
 
 def load(name: str) -> tuple[Any, Any]:
-    """Tokenizer and model, or a UsageError; transformers would draw weights that are not there at random.
+    """Tokenizer and model, or a UsageError: transformers would initialise missing weights at random.
 
-    Weights that the model has no use for are left alone: files of old versions have some.
+    Weights that the model does not use are ignored: files of old versions have some.
     """
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
         raise UsageError(
             f"the judge '{name}' needs the package transformers: pip install 'dbtm[hf]' (smollm2 and GGUF files "
-            "do without it)"
+            "work without it)"
         ) from None
     for library in ("huggingface_hub", "transformers"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # retries and reports of many lines
@@ -88,21 +88,21 @@ def load(name: str) -> tuple[Any, Any]:
         raise
     except Exception as error:  # a damaged file has many: OSError, ValueError, RuntimeError, SafetensorError
         said = shorten(str(error), 240, placeholder=" ...") or type(error).__name__
-        where = "the folder cannot be loaded" if Path(name).is_dir() else "it is no folder with one, and the hub says"
+        where = "the folder cannot be loaded" if Path(name).is_dir() else "there is no such folder, and the hub says"
         raise UsageError(f"no causal language model '{name}': {where}: {said}") from None
     model, loaded = opened
     other_size = (key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])  # differs by version
     absent = sorted({*loaded["missing_keys"], *other_size})
     if absent:
         told = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
-        raise UsageError(f"the judge '{name}' is not whole: its files lack, or have in another size, {told}")
+        raise UsageError(f"the judge '{name}' is incomplete: its files lack, or have with other sizes, {told}")
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
-        raise UsageError(f"the judge '{name}' has no tokenizer: its files must stand beside the weights")
+        raise UsageError(f"the judge '{name}' has no tokenizer: its files must be in the folder of the weights")
     return tokenizer, model
 
 
 def refuse_code(name: str) -> None:
-    """Refuse a folder or repository that brings code of its own, before anything else of it is loaded."""
+    """Refuse a folder or repository that contains code, before anything else of it is loaded."""
     from transformers import PretrainedConfig
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
@@ -110,12 +110,12 @@ def refuse_code(name: str) -> None:
     for values, file in zip(said, ("config.json", "tokenizer_config.json")):
         if "auto_map" in values:
             raise UsageError(
-                f"the judge '{name}' brings code of its own ({file} has auto_map), which is not run here: choose a "
-                "model that transformers knows itself"
+                f"the judge '{name}' contains code of its own ({file} has auto_map), which dbtm never runs: choose a "
+                "model that transformers supports"
             )
     kernels = [said[0].get(key) for key in ("attn_implementation", "_attn_implementation")]
     if any("/" in str(kernel) for kernel in kernels):
-        raise UsageError(f"the judge '{name}' asks for attention code of the hub, which is not run here")
+        raise UsageError(f"the judge '{name}' requests attention code from the hub, which dbtm never runs")
 
 
 def digest(folder: Path) -> str:

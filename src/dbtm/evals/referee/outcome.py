@@ -13,7 +13,7 @@ from dbtm.evals.referee.measures import METRICS, Metric
 
 INTERVALS = (
     "95 %. Over seeds: Student's t on the runs' numbers. Over samples: Wilson's for shares, the normal interval of the "
-    "mean otherwise, seeds pooled. Shown is what covers both."
+    "mean otherwise, seeds pooled. The interval shown covers both."
 )
 
 

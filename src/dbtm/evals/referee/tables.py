@@ -95,7 +95,7 @@ def cost_table(document: Document) -> Table:
                 "" if first is None else f"{1e3 * first['seconds_per_sample']:.3g}",
             ]
         )
-    return Table("What it costs (means over seeds; teachers included)", head, rows)
+    return Table("Costs (means over seeds; teachers included)", head, rows)
 
 
 def _count(value: float | None) -> str:
@@ -167,7 +167,7 @@ def _beside_own_count(record: Document, metric: Document) -> str:
         if record["dbtm_loses"]
         else "is ahead"
     )
-    return f"{theirs}; for no more of them DBTM has {_value(record, 'dbtm', metric)} and {words} ({sure})."
+    return f"{theirs}; with at most as many FLOPs DBTM has {_value(record, 'dbtm', metric)} and {words} ({sure})."
 
 
 def _list(records: Sequence[Document]) -> str:
@@ -180,7 +180,7 @@ def _note(document: Document) -> str:
     budget = settings["budget"]
     spent = f"{budget['flops']:.3g} training FLOPs" if budget["flops"] else f"{budget['minutes']:g} minutes of training"
     least = floor_of(document)
-    floor = "" if least is None else f" Samples of the truth itself have {least:.3f} at this number of samples."
+    floor = "" if least is None else f" Samples of the exact distribution have {least:.3f} at this number of samples."
     seeds = ", ".join(map(str, settings["seeds"]))
     return (
         f"{spent} per run, seeds {seeds}, {settings['n']:,} samples per run and budget. "

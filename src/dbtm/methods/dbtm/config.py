@@ -362,7 +362,7 @@ class Config(MethodConfig):
             )
         if distill.weight and run.model.self_condition:
             raise UsageError(
-                "model.self_condition=true has no part in self-distillation: leave it out, or set "
+                "model.self_condition=true is not supported by self-distillation: leave it out, or set "
                 "method.distill.weight=0"
             )
         if distill.weight and self.reflow.weight:

@@ -92,7 +92,7 @@ class Options(SampleConfig):
             )
         self._check_plans()
         if self.loops and self.sampler == "integrate":
-            raise UsageError("sample.loops has no part in sample.sampler=integrate: leave it at 0")
+            raise UsageError("sample.loops does not apply to sample.sampler=integrate: leave it at 0")
         if self.sigma is not None:
             self.positive("sigma")
 

@@ -127,7 +127,7 @@ def _draw(
     """A set per setting, and the references last."""
     compared: list[SampleSet] = []
     if request.references and request.data is None and find(checkpoint).parent == PACKAGED:
-        progress.note("the packaged model has no training text with it: real text is left out of the table")
+        progress.note("the packaged model comes without its text: real text is left out of the table")
     elif request.references:
         compared = references(text_task(sampler.task), request.n)
     origin = describe_origin(sampler, checkpoint, request.seed)

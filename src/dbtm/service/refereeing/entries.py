@@ -44,7 +44,7 @@ class Comparison:
 COMPARISONS = {
     "markov": Comparison(
         "markov",
-        "a Markov chain with a known law: total variation of adjacent pairs; minutes on two CPU cores",
+        "a Markov chain with a known distribution: total variation of adjacent pairs; minutes on two CPU cores",
         n=3_000,
         nfe=(1, 2, 4, 8, 16, 32),  # of eight tokens
         changes=("model.width=48", "model.depth=2"),

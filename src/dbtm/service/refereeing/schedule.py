@@ -81,9 +81,7 @@ def _ended_one(schedule: Schedule, child: Child, progress: Progress) -> None:
     elif code == STOPPED:
         raise Cancelled  # the child was stopped: stop all
     elif code == NO_WEIGHTS:
-        progress.note(
-            f"{job.name} was merged from another machine, which has its weights: it gets no further rows here"
-        )
+        progress.note(f"{job.name} was merged from another machine, which has its weights: sample further rows there")
     elif code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         hint = ": the system may have run out of memory" if code == -9 else f": see {folder.run(job) / 'log.txt'}"

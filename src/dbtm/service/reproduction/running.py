@@ -172,7 +172,7 @@ def _unequal(entry: Entry, ours: Table, paper: Table) -> Iterator[str]:
         for column, value in values.items()
         if value is not None and ours.get(row, column) != value
     ]
-    yield f"not as the paper prints it: {', '.join(cells)}" if cells else "every cell is as the paper prints it"
+    yield f"differs from the paper: {', '.join(cells)}" if cells else "every cell equals the paper's"
 
 
 def standing(entry: Entry) -> Table | None:

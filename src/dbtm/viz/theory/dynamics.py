@@ -110,7 +110,7 @@ def _draw_paths(ax: Axes, setting: Setting, autonomous: bool) -> None:
 
 
 def _draw_ratios(ax: Axes, autonomous: Journey, time_dependent: Journey) -> dict[str, float]:
-    """Histograms of path over chord; the numbers also say how often the autonomous path is the straighter one."""
+    """Histograms of path over chord; the numbers also say how often the autonomous path is straighter."""
     bins = np.linspace(1.0, 1.8, 41).tolist()
     pairs = ((autonomous, AUTONOMOUS, "autonomous", "-"), (time_dependent, TIME_DEPENDENT, "time-dependent", "--"))
     for journey, colour, name, line in pairs:

@@ -131,7 +131,7 @@ def _plan_paper(which: str, figure: bool):
             name: Judged(model=runs.paper(recipe), settings=settings, n=1024, judge="gpt2-large", real=i == 0)
             for i, (name, recipe) in enumerate(names.items())
         }
-        notes = ("one knob is varied at a time, over the paper's ranges; it does not print its grids",)
+        notes = ("one knob is varied at a time, over the paper's ranges; the paper does not give its grids",)
         return _finished(steps, which, figure, "", "", notes)
 
     return plan

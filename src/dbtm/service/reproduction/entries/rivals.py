@@ -66,4 +66,4 @@ def _run(method: str, like: Train, changes: tuple[str, ...], distilled: int) -> 
 
 
 def missing_note(missing: list[str]) -> tuple[str, ...]:
-    return (f"not implemented here, so the paper's number stands alone: {', '.join(missing)}",) if missing else ()
+    return (f"not implemented here, the paper's number only: {', '.join(missing)}",) if missing else ()

@@ -88,9 +88,9 @@ def _reasoning_small(size: Size) -> Plan:
         budgets = () if run.method == "ar" else (16,)
         steps[name] = Solved(model=run, clues=(*MINI_CLUES.values(),), n=4 * size.puzzles, budgets=budgets, seconds=20)
     differs = (
-        PACKAGED.format(n=size.puzzles) + f" Rivals are trained here on 4 x 4 grids with {MINI_CLUES['easy']}, "
-        f"{MINI_CLUES['medium']} and {MINI_CLUES['hard']} clues ({size.sudoku_steps} steps each), and stand in rows of "
-        "their own beside ours; word problems are synthetic."
+        PACKAGED.format(n=size.puzzles) + " Other methods are trained here on 4 x 4 grids with "
+        f"{MINI_CLUES['easy']}, {MINI_CLUES['medium']} and {MINI_CLUES['hard']} clues ({size.sudoku_steps} steps each) "
+        "and have separate rows; word problems are synthetic."
     )
     return Plan(steps, _reasoning_table, differs, "small models", notes=missing_note(missing))
 
@@ -126,7 +126,7 @@ def _reasoning_paper() -> Plan:
         kappas=(0.999,),
         options=(("scorer", "quality"),),
     )
-    note = "the paper quotes its rivals' numbers; recipes as sudoku-mdlm and tinygsm-mdlm train them as published"
+    note = "the paper quotes the other methods' numbers; sudoku-mdlm, tinygsm-mdlm and others train them as published"
     return Plan({"paper": solved, "gsm8k": maths.paper_answers((1, 32))}, _reasoning_table, notes=(note,))
 
 

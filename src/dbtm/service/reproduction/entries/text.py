@@ -48,7 +48,7 @@ def _budgets(row: str, budgets: Iterable[int], column: str = "{nfe} NFE", **opti
 
 
 def _rivals(size: Size, column: str, budgets: tuple[int, ...]) -> tuple[dict[str, Step], list[str]]:
-    """Rivals that exist here; without their distillation they have a row that the paper has not."""
+    """Rivals that exist here; without distillation they have a row that the paper does not have."""
     found, missing = trained((*RIVALS, *PLAIN), runs.base(size), runs.OURS, size.ril_steps)
     steps: dict[str, Step] = {}
     for name, run in found.items():
@@ -70,7 +70,7 @@ def _language_small(size: Size) -> Plan:
             step = Judged(model=run, settings=_budgets(name, budgets, column), n=n, real=name == "DBTM", seconds=15)
             steps[f"{column} {name}"] = step
     rivals, missing = _rivals(size, "LM1B {nfe} NFE", budgets)
-    note = "under OWT ours has the linear-time backbone, as the paper's there, but the same small text as under LM1B"
+    note = "our OWT rows have the linear-time backbone, as in the paper, but the same small text as the LM1B rows"
     return _small(steps | rivals, size, notes=(note, *missing_note(missing)))
 
 
@@ -83,7 +83,7 @@ def _language_paper() -> Plan:
     return Plan(steps, _table, notes=_QUOTED)
 
 
-_QUOTED = ("the paper quotes its rivals' numbers; recipes as lm1b-mdlm and owt-mdlm train them as published",)
+_QUOTED = ("the paper quotes the other methods' numbers; lm1b-mdlm, owt-mdlm and others train them as published",)
 
 
 def _nfe_small(size: Size) -> Plan:
@@ -162,7 +162,7 @@ def _commit_paper() -> Plan:
     for name, changes in (("commit", ()), ("non-commit", runs.NON_COMMIT)):
         settings = grid(name, (1, 2, 4, 8, 16), _KAPPAS, commit=name == "commit", repetition_penalty=0.0)
         steps[name] = Judged(model=runs.paper("lm1b-ril", *changes), settings=settings, **JUDGE)
-    return Plan(steps, _table, notes=("both arms without a repetition penalty, which held distributions know none of",))
+    return Plan(steps, _table, notes=("both arms without a repetition penalty, which held distributions do not have",))
 
 
 def study(name: str, rename=str) -> Rows:
@@ -231,7 +231,7 @@ def _ablation_small(size: Size) -> Plan:
 def _ablation_paper() -> Plan:
     few = "train.batch=128"
     arms = {row: runs.paper("lm1b", few, change) for row, change in _KNOBS.items()}
-    note = "a batch of 128, as the table's caption says; it does not say for how many steps: 200,000 are taken"
+    note = "batch size 128, from the table's caption; it does not give the number of steps: we use 200,000"
     return Plan(_ablation(runs.paper("lm1b", few), arms, 1024, "gpt2-large"), _table, notes=(note,))
 
 

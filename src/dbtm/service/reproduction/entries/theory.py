@@ -30,7 +30,7 @@ def _dynamics_rows(numbers: dict) -> Rows:
         },
         "E, G: mean path over chord, autonomous": {"claim": round(ratio["autonomous_mean"], 4)},
         "E, G: mean path over chord, time-dependent": {"claim": round(ratio["time_dependent_mean"], 4)},
-        "share of starts where the autonomous path is the straighter one": {
+        "share of starts where the autonomous path is straighter": {
             "claim": round(ratio["share_autonomous_straighter"], 4)
         },
     }
@@ -55,7 +55,7 @@ def _births_rows(numbers: dict) -> Rows:
     )
     return {
         "A: largest error of the formula for t_j, V up to 100": {
-            "claim": f"{error:.3f} with m as the proof has it, {stated:.3f} as the statement has it"
+            "claim": f"{error:.3f} with m as in the proof, {stated:.3f} as in the statement"
         },
         "B: earliest non-dominant attractor, V up to 5000": {"claim": f"t = {min(draws):.4f}"},
         "C: larger p_j form earlier": {"claim": "yes" if falls else "not always"},

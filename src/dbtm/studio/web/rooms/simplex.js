@@ -83,7 +83,7 @@ export async function open(place, params, context) {
       make("p", {}, "Three tokens, one position: where the exact autonomous flow takes noise, and where a trained map takes it. ",
         "Drag the diamond (the data's probabilities) or the dot (a start); or ",
         make("span", { className: "by-mouse" }, "use the arrow keys, with shift for the diamond."),
-        make("span", { className: "by-touch" }, "tap where the dot is to go."))),
+        make("span", { className: "by-touch" }, "tap to move the dot."))),
     maps);
   maps.append(
     make("section", { className: "section" }, make("h2", {}, "The exact map"), make("div", { className: "simplex" }, exact, beside)),

@@ -19,7 +19,7 @@ export async function open(place, params, context) {
 
   // -- input -------------------------------------------------------------------------------------------------------
   const input = make("textarea", { id: "prompt", rows: 4, value: params.get("t") ?? "",
-    placeholder: "Begin a text, or leave this empty. Write ____ for holes to fill." });
+    placeholder: "Start a text, or leave this empty. Write ____ for holes to fill." });
   const model = choice("Model", cards.map(card => card.name), params.get("model") ?? cards[0].name, () => { fill(); remember(); });
   const seed = whole("Seed", Number(params.get("seed")) || 0, () => remember());
   const hole = steps("Tokens per hole", ["auto", 1, 2, 3, 4, 6, 8, 12, 16, 24, 32], params.get("hole") ?? "auto", () => remember());
@@ -204,7 +204,7 @@ export async function open(place, params, context) {
         make("p", { className: "hint by-mouse" }, "Point at a token, or choose it, to see what else the model considered, round by round. Mark a span with the mouse, ",
           "or click its first and its last token (keys: arrows and Enter, or shift and arrows), then regenerate it in place."),
         make("p", { className: "hint by-touch" }, "Tap a token to see what else the model considered, round by round. Tap another to mark the span ",
-          "from one to the other, then regenerate it in place. The next tap begins anew.")),
+          "from one to the other, then regenerate it in place. The next tap starts a new span.")),
       beside));
   narrow.addEventListener("change", rearrange);
   return () => {
