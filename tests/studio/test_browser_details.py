@@ -136,7 +136,7 @@ def test_a_span_is_marked_by_its_two_ends(visit, way):
 
 
 def test_words_for_fingers_are_shown_where_there_is_no_mouse(visit):
-    for room, finger, mouse in (("text", "Tap a token", "Point at a token"), ("simplex", "tap where", "arrow keys")):
+    for room, finger, mouse in (("text", "Tap a token", "Point at a token"), ("simplex", "tap to move", "arrow keys")):
         for options, shown, hidden in ((PHONE, finger, mouse), ({}, mouse, finger)):
             words = visit(**options).open(room).locator("#room").inner_text()
             assert (shown in words, hidden in words) == (True, False), room

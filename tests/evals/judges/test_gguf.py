@@ -105,9 +105,9 @@ WIDE = [*gguf_writer.TOKENS, "more"]
         ({L + "feed_forward_length": 96}, "damaged: blk.0.ffn_gate.weight is (64, 32), not (96, 32)"),
         ({L + "feed_forward_length": "64"}, "llama.feed_forward_length is '64', not a whole number"),
         ({L + "embedding_length": 2**24, **ROTARY}, "damaged: token_embd.weight is (263, 32), not (263, 16777216)"),
-        ({L + "block_count": 1}, "not hold the tensors of a plain Llama: see 'blk.1.attn_k.weight', 'blk.1.attn_n"),
-        ({L + "block_count": 3}, "20 tensors are too few for the 3 blocks"),
-        ({L + "block_count": 2**24}, "20 tensors are too few for the 16777216 blocks"),
+        ({L + "block_count": 1}, "not have the tensors of a plain Llama: see 'blk.1.attn_k.weight', 'blk.1.attn_n"),
+        ({L + "block_count": 3}, "20 tensors are too few for its 3 blocks"),
+        ({L + "block_count": 2**24}, "20 tensors are too few for its 16777216 blocks"),
         ({L + "block_count": 2**31}, "llama.block_count is 2147483648, not a whole number from 1 to 16777216"),
         ({L + "block_count": 0}, "llama.block_count is 0"),
         ({L + "context_length": 0}, "llama.context_length is 0, not a whole number from 2"),
@@ -166,7 +166,7 @@ def test_tensors_are_those_of_a_plain_llama(tmp_path, missing, more):
     tensors |= {more: (np.ones(4, np.float32), 0)} if more else {}
     path = gguf_writer.write(tmp_path / "a.gguf", gguf_writer.metadata(), tensors)
     with pytest.raises(
-        UsageError, match=f"a.gguf does not hold the tensors of a plain Llama: see '{missing or more}'$"
+        UsageError, match=f"a.gguf does not have the tensors of a plain Llama: see '{missing or more}'$"
     ):
         GGUFJudge(path, CPU)
 

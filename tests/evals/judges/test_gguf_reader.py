@@ -77,8 +77,8 @@ def test_every_cut_is_noticed(tmp_path):
         (lambda d: b"PK\3\4" + d[4:], "letters GGUF"),
         (lambda d: d[:4] + b"\1\0\0\0" + d[8:], "version 1;"),
         (lambda d: d[:4] + b"\0\0\0\3" + d[8:], "version 50331648;"),  # big-endian
-        (lambda d: d[:8] + b"\xff" * 8 + d[16:], "states 18446744073709551615 tensors"),
-        (lambda d: d[:16] + b"\xff" * 8 + d[24:], "states 18446744073709551615 pairs"),
+        (lambda d: d[:8] + b"\xff" * 8 + d[16:], "has 18446744073709551615 tensors"),
+        (lambda d: d[:16] + b"\xff" * 8 + d[24:], "has 18446744073709551615 pairs"),
         (lambda d: d[:16] + b"\2" + d[17:], "damaged"),
     ],
 )

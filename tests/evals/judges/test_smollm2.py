@@ -68,7 +68,7 @@ def test_damage_in_the_cache_is_noticed(pip):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda data: data[:-1] + b"?", "another sha256"),
+        (lambda data: data[:-1] + b"?", "different sha256"),
         (lambda data: data + b"?", "bytes"),
         (None, "not in it"),
     ],
