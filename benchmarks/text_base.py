@@ -344,8 +344,7 @@ def compared(given: argparse.Namespace, variant: Variant, seed: int) -> dict[str
     line |= {"seconds": time.monotonic() - began, "recipe": variant.recipe, "changes": changes}
     line |= {"metrics": [json.loads(record) for record in (run / "metrics.jsonl").read_text().splitlines()[-8:]]}
     write_sets(ending(run, ".jsonl.gz"), drawn(given, last, given.ways, STUDY_BUDGETS))
-    if variant.recipe == STAGES[0]:
-        keep(last, ending(run, ".packed"), line)
+    keep(last, ending(run, ".packed"), line)
     shutil.rmtree(run)
     return {**line, **made(pick_device(device(given)))}
 

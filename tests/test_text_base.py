@@ -191,7 +191,8 @@ def test_a_study_makes_what_is_missing(run, script, small_judge, tmp_path, capsy
     assert [(row["variant"], row["seeds"], len(row["by_nfe"])) for row in table["variants"]] == [
         ("base", 1, 3), ("distil 2", 1, 3)]  # fmt: skip
     assert sorted(path.name for path in (tmp_path / "study").iterdir()) == [
-        "base-0.jsonl", "base-0.jsonl.gz", "base-0.packed", "distil-2-0.jsonl", "distil-2-0.jsonl.gz"]  # fmt: skip
+        "base-0.jsonl", "base-0.jsonl.gz", "base-0.packed", "distil-2-0.jsonl", "distil-2-0.jsonl.gz",
+        "distil-2-0.packed"]  # fmt: skip
 
 
 def test_perplexities_are_compared_at_equal_entropy(script):
