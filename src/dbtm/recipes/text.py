@@ -156,7 +156,7 @@ def text_small() -> RunConfig:
 
 
 def text_tiny() -> RunConfig:
-    """For a CPU: mostly real words after 20 minutes on two cores. A million parameters, the objective and sampler of `own`.
+    """For a CPU: mostly real words after 20 minutes on two cores. A million parameters; objective and sampler of `own`.
     Prepare your own text with a small tokenizer: `dbtm data text --tokenizer train:1024 --length 64`.
     """
     rows = own()
