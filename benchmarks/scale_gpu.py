@@ -92,9 +92,8 @@ def main() -> None:
         torch.cuda.empty_cache()
         if os.environ.get("RANK", "0") == "0":
             print(rows[-1], flush=True)
-    if os.environ.get("RANK", "0") == "0":
-        document = {"gpus": gpus, "rows": rows, "seed": 0, **made(torch.device("cpu" if asked.tiny else "cuda"))}
-        asked.out.write_text(json.dumps(document, indent=1) + "\n")
+            document = {"gpus": gpus, "rows": rows, "seed": 0, **made(torch.device("cpu" if asked.tiny else "cuda"))}
+            asked.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
