@@ -5,12 +5,10 @@ left out, and so is adaLN of a constant (it is folded into the matrices). The FL
 evaluations times `flops_per_evaluation`.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 
 from dbtm.config import ModelConfig, RunConfig, Shape
@@ -19,7 +17,6 @@ from dbtm.methods.base import method_of
 from dbtm.nn import Backbone
 from dbtm.nn.condition import FEATURES
 from dbtm.nn.quality import QualityHead
-from dbtm.nn.unfilled import Unfilled
 from dbtm.sampling import Sampler
 
 
@@ -124,5 +121,4 @@ def _flops(network: Backbone, config: ModelConfig) -> dict[str, float]:
 def cost_of_run(config: RunConfig) -> dict[str, Any]:
     """The same for a configuration: its network is built without memory or weights."""
     method = method_of(config)
-    with torch.device("meta"), Unfilled(sys.maxsize):
-        return cost(method.sampler(method.build()))
+    return cost(method.sampler(method.outline()))

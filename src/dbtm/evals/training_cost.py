@@ -81,8 +81,7 @@ def _known(*what: Any) -> list[float]:
 
 
 def _count_per_row(config: RunConfig, step: int) -> float:
-    with torch.device("meta"):
-        network = method_of(config).build()
+    network = method_of(config).outline()
     forward, with_tangent = pass_flops(network, method_of(config).loops_at(step))
     quality = getattr(network, "quality", None)
     read = quality_flops(quality, network.config.width, network.shape.length) if isinstance(quality, QualityHead) else 0

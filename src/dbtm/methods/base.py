@@ -1,5 +1,6 @@
 """The interface of a method for trainer, loader and evaluations."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, NamedTuple, get_args, get_origin
@@ -14,6 +15,7 @@ from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.core.registry import METHODS
 from dbtm.nn import Backbone
+from dbtm.nn.unfilled import Unfilled
 from dbtm.sampling import Given, Sampler, Trace, Watch
 from dbtm.tasks.base import Task
 
@@ -139,6 +141,11 @@ class Method(Generic[Settings, SampleOptions]):
     def build(self) -> Backbone:
         """A new network, with weights drawn from torch's generator."""
         return Backbone(self.shape, self.config.model)
+
+    def outline(self) -> Backbone:
+        """The same without memory or values: for its sizes, or to be filled."""
+        with torch.device("meta"), Unfilled(sys.maxsize):
+            return self.build()
 
     def start(self) -> "Method[Any, Any]":
         """Build `network`, which is trained, averaged (EMA) and saved; its weights depend on the run's seed."""

@@ -25,7 +25,6 @@ from dbtm.core.errors import UsageError
 from dbtm.core.signals import StopOnSignal
 from dbtm.kernels.dispatch import no_compiling
 from dbtm.methods.base import Examples, backward, method_of
-from dbtm.nn import Backbone
 from dbtm.sampling import Sampler
 from dbtm.tasks.base import Task
 from dbtm.train import layout as layouts
@@ -143,12 +142,8 @@ class Trainer:
         for module in frozen.values():
             self.layout.place(module)
         self.optimizers = build_optimizers(self.model, config.optim, fused=self.device.type == "cuda")
-        self.ema = EMA(self.model, config.optim.ema, config.optim.ema_warmup, self.layout.twin(self.model, self._blank))
-
-    def _blank(self) -> Backbone:
-        """A network like the trained one, without memory."""
-        with torch.device("meta"):
-            return self.method.build()
+        twin = self.layout.twin(self.model, self.method.outline)
+        self.ema = EMA(self.model, config.optim.ema, config.optim.ema_warmup, twin)
 
     def _prepare(self) -> None:
         """Set precision, compilation, and the computation of gradients."""

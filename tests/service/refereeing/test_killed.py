@@ -23,7 +23,7 @@ SMALL = ["model.width=16", "model.depth=1", "model.heads=2", "train.batch=8", "t
 JOB = Job("mdlm", 0)
 
 
-FLOPS = 2e8  # of a run that is long enough to be killed on the way
+FLOPS = 1.5e8  # of a run that is long enough to be killed on the way
 
 
 def request(folder):
@@ -34,10 +34,10 @@ def request(folder):
     )  # fmt: skip
 
 
-def start(folder, seeds=1, flops=FLOPS):
-    """`dbtm referee` in a process of its own, which starts another for every run."""
+def start(folder, seeds=1, flops=FLOPS, jobs=1):
+    """`dbtm referee` in a process of its own, which starts another for every run if there are `jobs`."""
     words = ["referee", "markov", "--out", folder, "--methods", "mdlm", "--flops", flops, "--seeds", seeds,
-             "--nfe", "1,2", "--n", "40", "--jobs", 1, "--device", "cpu"]  # fmt: skip
+             "--nfe", "1,2", "--n", "40", "--jobs", jobs, "--device", "cpu"]  # fmt: skip
     for change in SMALL:
         words += ["--set", change]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -87,7 +87,7 @@ def test_a_killed_comparison_ends_as_the_undisturbed_one(tmp_path):
 
 def test_two_processes_share_the_runs_of_a_folder(tmp_path):
     folder = RefereeFolder(tmp_path)
-    processes = [start(tmp_path, seeds=2, flops=6e7) for _ in range(2)]
+    processes = [start(tmp_path, seeds=2, flops=6e7, jobs=0) for _ in range(2)]
     for process in processes:
         finish(process)
     for seed in (0, 1):

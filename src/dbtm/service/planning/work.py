@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from dbtm.config import RunConfig
 from dbtm.evals.cost import map_flops
@@ -78,9 +77,7 @@ class Work:
 
     def __init__(self, config: RunConfig):
         self.config = config
-        method = method_of(config)
-        with torch.device("meta"):
-            self.network = method.build()
+        self.network = method_of(config).outline()
         sizes = Counter[str]()
         matrices = Counter[tuple[int, int]]()
         for name, p in self.network.named_parameters():

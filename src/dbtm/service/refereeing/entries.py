@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from dbtm.config import RunConfig, override
 from dbtm.core.errors import UsageError, nearest
 from dbtm.core.registry import METHODS
@@ -134,8 +132,7 @@ def _paper(config: RunConfig, comparison: Comparison) -> RunConfig:
 
 def _sized(config: RunConfig) -> RunConfig:
     """adaLN of the width that the method needs: a constant for methods without time."""
-    with torch.device("meta"):
-        times = method_of(config).build().trunk.times
+    times = method_of(config).outline().trunk.times
     wide = min(TIMED, config.model.width) if times else 1
     return replace(config, model=replace(config.model, cond_dim=wide))
 
