@@ -71,6 +71,7 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("out", type=Path, help="JSON file to write")
     words.add_argument("--tiny", action="store_true", help="small maps on a CPU")
+    words.add_argument("--only", default="", help="runs whose name contains this")
     asked = words.parse_args()
     gpus = int(os.environ.get("WORLD_SIZE", "1"))
     base = replace(recipe("owt"), task=RandomText())
@@ -83,6 +84,8 @@ def main() -> None:
     runs["1.45B, shard, recompute"] = "shard", large
     rows = []
     for name, (layout, config) in runs.items():
+        if asked.only not in name:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             row = {"run": name, **measured(config, Path(folder) / "run")}
         planned = plan_of(config, GPUS["h200"], gpus).options

@@ -62,20 +62,21 @@ def rows(name: str, runs: dict[str, list[dict[str, Any]]]) -> Iterator[dict[str,
         yield {"bench": name, "timed": timed, "ms": ms, "ratio": medians[THIS] / medians[OTHER]}
 
 
-def compare(other: Path, recipes: Sequence[str], turns: int, words: Sequence[str]) -> dict[str, Any]:
-    """All rows, and the machine and commits as the benchmarks recorded them."""
+def compare(other: Path, recipes: Sequence[str], turns: int, words: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """After every turn all rows so far, and the machine and commits as the benchmarks recorded them."""
     benches = {f"step, {recipe}": ["step", "--recipe", recipe] for recipe in recipes} | {"sampler": ["sampler"]}
     trees, document = {THIS: ROOT, OTHER: other.resolve()}, dict[str, Any](rows=[])
+    before: list[dict[str, Any]] = []
     for name, bench in benches.items():
         runs: dict[str, list[dict[str, Any]]] = {version: [] for version in trees}
         for turn in range(turns):
             for version in sorted(trees, reverse=bool(turn % 2)):
                 runs[version].append(measure(trees[version], [*bench, *words]))
                 print(f"{name}, {version}, turn {turn + 1} of {turns}", flush=True)
-        document["rows"] += rows(name, runs)
-        made = next((run for run in runs[THIS] if "hardware" in run), {})
-        document |= {key: made[key] for key in ("hardware", "torch", "commit", "date") if key in made}
-    return document
+            document["rows"] = [*before, *rows(name, runs)]
+            made = next((run for run in runs[THIS] if "hardware" in run), {})
+            yield document | {key: made[key] for key in ("hardware", "torch", "commit", "date") if key in made}
+        before = document["rows"]
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -90,8 +91,9 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(mine)
     if not (asked.other / "src" / "dbtm").is_dir():
         parser.error(f"{asked.other} has no src/dbtm: unpack another version there with `git archive COMMIT src`")
-    document = {"other": asked.other_commit, **compare(asked.other, asked.recipes, asked.turns, rest)}
-    write_bytes(asked.out, (json.dumps(document, indent=1) + "\n").encode())
+    for found in compare(asked.other, asked.recipes, asked.turns, rest):
+        document = {"other": asked.other_commit, **found}
+        write_bytes(asked.out, (json.dumps(document, indent=1) + "\n").encode())
     for row in document["rows"]:
         print(f"{row['bench']}, {row.get('timed', row.get('version'))}: {row.get('ratio', row.get('failed'))}")
 
