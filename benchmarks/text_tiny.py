@@ -1,6 +1,6 @@
 """How readable `text-tiny` is after some minutes on a CPU: writes results/text-tiny.json.
 
-    dbtm data text --input sentences.txt --tokenizer train:1024 --length 64 --out prepared
+    dbtm data text --input sentences.txt --tokenizer train:4096 --length 64 --out prepared
     python benchmarks/text_tiny.py prepared --source "what the text is" [--minutes 20] [--run RUN]
 
 A word counts as real if it occurs at least twice in the training text. Words at the ends of a sample may be cut off and

@@ -156,14 +156,14 @@ def text_small() -> RunConfig:
 
 
 def text_tiny() -> RunConfig:
-    """For a CPU: mostly real words after 20 minutes on two cores. A million parameters; objective and sampler of `own`.
-    Prepare your own text with a small tokenizer: `dbtm data text --tokenizer train:1024 --length 64`.
+    """For a CPU: mostly real words after 20 minutes on two cores. Two million parameters; objective and sampler of `own`.
+    Prepare your own text with a small tokenizer: `dbtm data text --tokenizer train:4096 --length 64`.
     """
     rows = own()
     return replace(
         rows,
         recipe="text-tiny",
-        task=Text(vocab=1_024, length=64, evaluate_n=64),
+        task=Text(vocab=4_096, length=64, evaluate_n=64),
         model=replace(rows.model, width=128, depth=4, heads=4),
         optim=replace(rows.optim, warmup=100),
         train=TrainConfig(steps=6_000, batch=32, log_every=50, checkpoint_every=500, evaluate_every=1_000),
