@@ -418,6 +418,39 @@ def text_tiny() -> str:
     return "\n".join(lines)
 
 
+def text_base_study() -> str:
+    """Runs before the long one: perplexity (entropy) by how rounds after the first draw."""
+    found = read("text-base-study")
+    lines = ["| run | minutes | later rounds | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
+    minutes = {(line["variant"], line["seed"]): line["minutes"] for line in found["lines"] if "steps" in line}
+    for line in found["lines"]:
+        ways: dict[str, dict[int, str]] = {}
+        for row in line.get("rows", []):
+            way = _way(row["settings"])
+            if row["kind"] == "sample" and way:
+                cell = f"{row['perplexity']:.0f} ({row['entropy']:.2f})"
+                ways.setdefault(way, {})[row["settings"]["nfe"]] = cell
+        one = next((cells.pop(1) for cells in ways.values() if 1 in cells), "")
+        for way, cells in ways.items():
+            start = f"| {line['variant']} | {minutes[line['variant'], line['seed']]:.1f} | {way} | {one} | "
+            lines.append(start + " | ".join(cells.get(nfe, "") for nfe in (4, 16)) + " |")
+    real = next(row for line in found["lines"] for row in line.get("rows", []) if row["kind"] == "real")
+    hardware = next(line["hardware"] for line in found["lines"] if "hardware" in line).removeprefix("cuda: ")
+    lines += ["", f"Validation text: {real['perplexity']:.1f} ({real['entropy']:.2f}). One {hardware}, one seed per run."]
+    return "\n".join(lines)
+
+
+def _way(settings: dict) -> str | None:
+    """How later rounds draw; None for what the table leaves out."""
+    if settings.get("fresh_noise") is False or settings.get("repetition_penalty"):
+        return None
+    if settings.get("mean_from"):
+        return f"posterior, temperature {settings['mean_temperature']:g}" + (
+            ", from the first round on" if settings["mean_from"] == 1 else ""
+        )
+    return f"noise, temperature {settings['temperature']:g}" if "temperature" in settings else None
+
+
 def programs() -> str:
     """`gsm-small` on synthetic problems and on GSM8K, with the paper's row and the training data of both."""
     ours, paper = read("gsm"), read("paper")["gsm8k"]
@@ -672,6 +705,7 @@ TABLES: dict[str, tuple[Callable[[], str], ...]] = {
     "docs/text-results.md": (text_results, text_studies, text_ablations, text_backbones),
     "docs/text-samples.md": (text_samples,),
     "docs/text.md": (text_tiny,),
+    "docs/text-base.md": (text_base_study,),
     "src/dbtm/models/text/README.md": (packaged_text,),
 }
 

@@ -1,4 +1,4 @@
-"""The long text run: data, a study before it, its three stages in parts, and what it is worth (docs/text-base.md).
+"""The long text run: data, a study before it, its two stages in parts, and what it is worth (docs/text-base.md).
 
     python benchmarks/text_base.py data articles.jsonl.xz more.jsonl.xz
     python benchmarks/text_base.py study                            # variants at a tenth of the length, two seeds
@@ -28,8 +28,8 @@ from typing import Any
 from dbtm.config import RunConfig
 
 ROOT = Path(__file__).parent.parent
-STAGES = ("text-base", "text-base-2", "text-base-3")
-STUDY_MINUTES = dict(zip(STAGES, (8.0, 3.0, 3.0)))  # about a tenth of a stage on an H200
+STAGES = ("text-base", "text-base-2")
+STUDY_MINUTES = 8.7  # about a tenth of a stage on an H200
 BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 4, 16)
 VOCAB, LENGTH = 8_192, 128
 LIMITS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run must not exceed (judge smollm2)
@@ -48,7 +48,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "posterior 0.7, confidence": {"mean_from": 2, "mean_temperature": 0.7, "scorer": "confidence", "kappa": 1.0},
 }
 """Ways to sample, by options of the sampler; those that a map was not trained for are left out."""
-STUDY_WAYS = ["recipe", "temperature 0.5", "penalty 0.5", "posterior 0.7"]
+STUDY_WAYS = ["recipe", "posterior 0.5", "posterior 0.7", "posterior 1", "mean 0.7"]
 TINY = (
     *("model.width=16", "model.heads=2", "model.depth=1", "train.batch=8", "train.steps=4", "optim.warmup=1"),
     *("train.device=cpu", "train.precision=fp32", "train.compile=false", "train.graph=false", "train.log_every=2"),
@@ -59,64 +59,35 @@ TINY_TEXT = "the {a} river runs past the {b} town, and the {a} bridge of {b} sto
 
 @dataclass(frozen=True)
 class Variant:
-    """A name, what it tells, how it differs from its recipe, and whose weights a later stage starts from."""
+    """A name, what it tells, and how it differs from its recipe."""
 
     name: str
     question: str
     changes: tuple[str, ...] = ()
     recipe: str = STAGES[0]
-    start: str = "base"
 
 
-POSTERIOR = ("method.posterior.weight=1", "method.posterior.fraction=0.25", "method.posterior.spread=0.5")
-MIX = (
-    *("method.loss.transport=0.1", "method.loss.anchor=0.1", "method.loss.boundary=0.1", "method.ril.weight=0"),
-    *("method.loss.interpolant_fraction=0.125", "method.loss.boundary_fraction=0.03125"),
-    *("method.posterior.weight=1", "method.posterior.spread=0.75"),
+ROUNDS = (
+    *("method.loss.transport=1", "method.loss.anchor=1", "method.loss.boundary=1"),
+    *("method.loss.interpolant_fraction=1", "method.loss.boundary_fraction=0.125"),
+    *("method.posterior.weight=0", "method.ril.weight=0.5", "method.ril.depths=[1]", "method.ril.context=0.4"),
+    *("method.ril.spread=0.5", "sample.nfe=4", "sample.mean_from=0"),
 )
-REFLOW = (
-    *("method.distill.weight=0", "method.loss.transport=0", "method.loss.anchor=0", "method.loss.boundary=0"),
-    *("method.ril.weight=0", "method.posterior.weight=1", "method.posterior.spread=0.75"),
-    *("method.posterior.fraction=0.25", "method.reflow.weight=1", "method.reflow.temperature=0.7"),
-    *("method.reflow.states=3", "method.reflow.fraction=0.5"),
-)
-LATER = ("method.ril.depths=[2]", "method.ril.later_fraction=0.5")
 VARIANTS = (
     Variant("base", "the recipe"),
-    Variant("posterior", "the posterior term", POSTERIOR),
-    Variant("posterior 3", "its weight", (*POSTERIOR, "method.posterior.weight=3")),
-    Variant("posterior late", "its contexts: most positions known", (*POSTERIOR, "method.posterior.late=2.5")),
-    Variant("mix", "as `own`: the posterior term on all rows, the terms at noise on an eighth of them", MIX),
-    Variant("mix, convolution", "both", (*MIX, "model.conv_width=5")),
-    Variant(
-        "posterior and convolution",
-        "the posterior term on half of the rows, and a short convolution",
-        (*POSTERIOR, "method.posterior.fraction=0.5", "model.conv_width=5"),
-    ),
+    Variant("rounds", "rounds from partly clean texts, as in `text-ril`, in place of the posterior term", ROUNDS),
     Variant("convolution", "a short convolution on queries, keys and values", ("model.conv_width=5",)),
-    Variant("random contexts", "contexts that the sampler visits", ("method.ril.spread=0",)),
     Variant("no loops", "blocks applied once, in half the time per step", ("model.loops=1",)),
     Variant("47M", "12 blocks, applied once: too large for the package", ("model.depth=12", "model.loops=1")),
-    Variant("anchor 0.75", "anchor time", ("method.path.t_anchor=0.75",)),
+    Variant("random contexts", "contexts that the sampler does not visit", ("method.posterior.spread=0",)),
+    Variant("late contexts", "contexts with most positions known", ("method.posterior.late=2.5",)),
     Variant("EMA 0.9999", "weight averaging", ("optim.ema=0.9999",)),
     Variant("batch 512", "rows per step", ("train.batch=512",)),
-    Variant("two rounds", "rollouts of two rounds, where half of the rows go on", LATER),
-    Variant("self-conditioning", "rounds that read the one before", (*LATER, "model.self_condition=true")),
-    Variant("own choices", "rounds that hold the map's own choices in some rows", (*LATER, "method.ril.own=0.25")),
-    Variant("distil 2", "the second stage", recipe=STAGES[1]),
-    Variant("distil 4", "four rounds at once, with no stage between", recipe=STAGES[2]),
-    Variant("distil 8", "eight rounds at once", ("method.distill.depth=8",), STAGES[2]),
-    Variant("distil 2, temperature 1", "the target's temperature", ("method.distill.temperature=1",), STAGES[1]),
-    Variant("reflow", "16 rounds at the prior's mean, drawn with the noise", REFLOW, STAGES[1], "mix"),
-    Variant("reflow 8", "eight of them", (*REFLOW, "method.reflow.rounds=8"), STAGES[1], "mix"),
-    Variant("reflow, convolution", "both", (*REFLOW, "model.conv_width=5"), STAGES[1], "mix, convolution"),
-    Variant("distil 2, few teachers", "a fourth of the teachers", ("method.distill.refresh=480",), STAGES[1]),
+    Variant("reflow", "the second stage", recipe=STAGES[1]),
+    Variant("reflow 16", "sixteen rounds in one", ("method.reflow.rounds=16",), STAGES[1]),
+    Variant("reflow, noise alone", "no states between", ("method.reflow.states=1",), STAGES[1]),
+    Variant("reflow, temperature 1", "the temperature of its draws", ("method.reflow.temperature=1",), STAGES[1]),
 )
-STUDY_SHARED = {  # by recipe: teachers as often per run as in the whole stage
-    STAGES[0]: (),
-    STAGES[1]: ("method.distill.refresh=120",),
-    STAGES[2]: ("method.distill.refresh=80",),
-}
 REFERENCES = ("real", "shuffled")
 
 
@@ -219,7 +190,7 @@ def part(given: argparse.Namespace, stage: str, before: Path | None) -> None:
         if given.set and changes != progress["changes"]:
             sys.exit(f"{stage} was begun with the settings {progress['changes']}: leave --set out")
         changes = progress["changes"]
-    whole = configuration(TrainRequest(stage, changes=(*tiny(given, stage), *changes), data=given.data))
+    whole = configuration(TrainRequest(stage, changes=(*tiny(given), *changes), data=given.data))
     start = progress["start"]
     here = checkpoint.latest(given.out / f"{stage}-from-{start:06d}")
     if here is None or start + checkpoint.step_of(here) < progress["done"]:  # another machine went further
@@ -254,11 +225,9 @@ def keep(last: Path, packed: Path, progress: dict[str, Any]) -> None:
     checkpoint.put_in_place(new, packed)
 
 
-def tiny(given: argparse.Namespace, recipe: str) -> tuple[str, ...]:
+def tiny(given: argparse.Namespace) -> tuple[str, ...]:
     """The settings of --tiny."""
-    if not given.tiny:
-        return ()
-    return (*TINY, "method.distill.refresh=2") if recipe != STAGES[0] else TINY
+    return TINY if given.tiny else ()
 
 
 def status(given: argparse.Namespace) -> None:
@@ -329,14 +298,14 @@ def compared(given: argparse.Namespace, variant: Variant, seed: int) -> dict[str
     from dbtm.service.training import TrainRequest
     from dbtm.service.training import train as train_by_request
 
-    run, base = place(given, variant.name, seed), ending(place(given, variant.start, seed), ".packed")
+    run, base = place(given, variant.name, seed), ending(place(given, VARIANTS[0].name, seed), ".packed")
     init = None if variant.recipe == STAGES[0] else base
     if init is not None and not init.is_dir():
-        sys.exit(f"'{variant.name}' starts from the weights of '{variant.start}' with seed {seed}: run that first")
+        sys.exit(f"'{variant.name}' starts from the weights of '{VARIANTS[0].name}' with seed {seed}: run that first")
     shutil.rmtree(run, ignore_errors=True)  # of a process that was killed: runs by the clock are not resumed
     shared = (f"train.seed={seed}", f"task.seed={seed}", "train.checkpoint_every=1000000", "train.evaluate_every=1000")
-    changes = (*shared, *STUDY_SHARED[variant.recipe], *variant.changes, *tiny(given, variant.recipe))
-    minutes = given.minutes or (None if given.tiny else STUDY_MINUTES[variant.recipe])
+    changes = (*shared, *variant.changes, *tiny(given))
+    minutes = given.minutes or (None if given.tiny else STUDY_MINUTES)
     request = TrainRequest(variant.recipe, changes=changes, out=run, init=init, data=given.data, minutes=minutes)
     began = time.monotonic()
     last = train_by_request(request)
@@ -505,7 +474,7 @@ def main(words: Sequence[str] | None = None) -> None:
     names = [variant.name for variant in VARIANTS]
     studied.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of: {', '.join(names)}")
     studied.add_argument("--seeds", nargs="+", type=int, help="0 1; with --tiny 0")
-    studied.add_argument("--minutes", type=float, help=f"of a run, instead of {STUDY_MINUTES}")
+    studied.add_argument("--minutes", type=float, help=f"of a run, instead of {STUDY_MINUTES:g}")
     studied.add_argument("--runs", type=int, help="train so many that are missing (all of them); 0: judge alone")
     studied.set_defaults(seed=0)
     sampling(studied, 256, STUDY_WAYS)

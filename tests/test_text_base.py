@@ -49,21 +49,13 @@ def progress(out, stage="text-base"):
 def test_variants_differ_from_their_recipe_and_from_each_other(script):
     runs = []
     for variant in script.VARIANTS:
-        runs.append(override(recipe(variant.recipe), [*script.STUDY_SHARED[variant.recipe], *variant.changes]))
-        assert not variant.changes or runs[-1] != override(
-            recipe(variant.recipe), [*script.STUDY_SHARED[variant.recipe]]
-        )
+        runs.append(override(recipe(variant.recipe), [*variant.changes]))
+        assert not variant.changes or runs[-1] != recipe(variant.recipe)
     assert len({repr(each) for each in runs}) == len({each.name for each in script.VARIANTS}) == len(runs)
     assert len({script.place(type("", (), {"out": Path("x")}), each.name, 0) for each in script.VARIANTS}) == len(runs)
     first = [each.recipe == script.STAGES[0] for each in script.VARIANTS]
     assert script.VARIANTS[0].name == "base", "whose weights the later stages start from"
     assert first == sorted(first, reverse=True)
-
-
-def test_a_study_refreshes_its_teachers_as_often_as_the_whole_stage(script):
-    for stage in script.STAGES[1:]:
-        short = override(recipe(stage), [*script.STUDY_SHARED[stage]]).method.distill.refresh
-        assert short == recipe(stage).method.distill.refresh / 10
 
 
 @pytest.mark.parametrize("done", [1, 400, 600, 601, 999])
@@ -120,14 +112,14 @@ def test_a_machine_that_was_overtaken_goes_on_from_the_packed_weights(run, tmp_p
 
 
 def test_what_a_stage_was_begun_with_stays(run, tmp_path):
-    run("train", *AT_ONCE, "--set", "method.ril.weight=0.25", "--set", "train.steps=2")
-    with pytest.raises(SystemExit, match=r"method\.ril\.weight=0\.25"):
-        run("train", "--set", "method.ril.weight=0.75")
+    run("train", *AT_ONCE, "--set", "method.posterior.weight=0.25", "--set", "train.steps=2")
+    with pytest.raises(SystemExit, match=r"method\.posterior\.weight=0\.25"):
+        run("train", "--set", "method.posterior.weight=0.75")
     run("train")
-    run("train", *AT_ONCE, "--set", "method.distill.weight=3")
+    run("train", *AT_ONCE, "--set", "method.reflow.weight=3")
     first, second = (read_config(tmp_path / "packed" / stage) for stage in ("text-base", "text-base-2"))
-    assert first.method.ril.weight == second.method.ril.weight == 0.25
-    assert (first.method.distill.weight, second.method.distill.weight) == (0, 3)
+    assert first.method.posterior.weight == second.method.posterior.weight == 0.25
+    assert (first.method.reflow.weight, second.method.reflow.weight) == (0, 3)
     assert (first.train.steps, progress(tmp_path, "text-base-2")["steps"]) == (2, 4), "its length is its own"
 
 
@@ -147,7 +139,7 @@ def small_judge(tmp_path_factory):
 
 
 def test_samples_are_drawn_here_and_judged_there(run, small_judge, tmp_path, capsys):
-    run("train", "--set", "method.posterior.weight=1")
+    run("train")
     run("judge", "--ways", "recipe", "posterior 0.7")
     assert not (tmp_path / "text-base.json").exists(), "nobody judged"
     drawn = capsys.readouterr().out.splitlines()
@@ -174,25 +166,25 @@ def test_limits_are_of_perplexity_at_the_entropy_of_text(script, capsys):
 
 def test_a_study_makes_what_is_missing(run, script, small_judge, tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit, match="'base' with seed 0"):
-        run("study", "--only", "distil 2")
-    run("study", "--only", "base", "distil 2", "--runs", 1)
+        run("study", "--only", "reflow")
+    run("study", "--only", "base", "reflow", "--runs", 1)
     assert capsys.readouterr().out.count("trained") == 1
-    run("study", "--only", "base", "distil 2")
+    run("study", "--only", "base", "reflow")
     assert capsys.readouterr().out.count("trained") == 1
     monkeypatch.setattr(script, "compared", None)  # nothing is trained again
-    run("study", "--only", "base", "posterior", "distil 2", "--judge", small_judge, "--runs", 0)
+    run("study", "--only", "base", "rounds", "reflow", "--judge", small_judge, "--runs", 0)
     journals = sorted((tmp_path / "study").glob("*.jsonl"))
     lines = [json.loads(line) for path in journals for line in path.read_text().splitlines()]
     assert [(line["variant"], "rows" in line) for line in lines] == [
-        ("base", False), ("base", True), ("distil 2", False), ("distil 2", True)]  # fmt: skip
+        ("base", False), ("base", True), ("reflow", False), ("reflow", True)]  # fmt: skip
     assert {"seed", "steps", "seconds", "commit", "hardware", "changes", "recipe"} <= lines[0].keys()
     assert capsys.readouterr().out.count("judged") == 2
     table = json.loads((tmp_path / "text-base-study.json").read_text())
     assert [(row["variant"], row["seeds"], len(row["by_nfe"])) for row in table["variants"]] == [
-        ("base", 1, 3), ("distil 2", 1, 3)]  # fmt: skip
+        ("base", 1, 3), ("reflow", 1, 3)]  # fmt: skip
     assert sorted(path.name for path in (tmp_path / "study").iterdir()) == [
-        "base-0.jsonl", "base-0.jsonl.gz", "base-0.packed", "distil-2-0.jsonl", "distil-2-0.jsonl.gz",
-        "distil-2-0.packed"]  # fmt: skip
+        "base-0.jsonl", "base-0.jsonl.gz", "base-0.packed", "reflow-0.jsonl", "reflow-0.jsonl.gz",
+        "reflow-0.packed"]  # fmt: skip
 
 
 def test_perplexities_are_compared_at_equal_entropy(script):

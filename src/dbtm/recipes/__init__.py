@@ -42,8 +42,7 @@ RECIPES = {
     "text-distill": Entry("text", "text_distill", "second stage of text-ril (--init RUN): better at one evaluation"),
     "text-small-distill": Entry("text", "text_small_distill", "second stage of text-small (--init RUN)"),
     "text-base": Entry("text_base", "text_base", "your text, 30M parameters, hours of one GPU; not run yet"),
-    "text-base-2": Entry("text_base", "text_base_2", "second stage of text-base (--init RUN): two rounds in one"),
-    "text-base-3": Entry("text_base", "text_base_3", "third stage (--init RUN): four rounds in fewer"),
+    "text-base-2": Entry("text_base", "text_base_2", "second stage of text-base (--init RUN): four rounds in one"),
     "lm1b": Entry("text", "lm1b", "LM1B (dbtm data lm1b), the paper's table"),
     "lm1b-ril": Entry(
         "text", "lm1b_ril", "LM1B with refinement in the loop, the paper's table; tried small (docs/text-results.md)"

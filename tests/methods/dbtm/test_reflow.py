@@ -34,17 +34,26 @@ def test_gumbel_noise_draws_from_the_softmax():
 def test_noise_that_a_map_can_read_is_standard_normal(vocab):
     model = random_map(shape=Shape(vocab, 9))
     noise = Noise(rng.fold(3, torch.arange(4000)), 9, vocab, sigma=1.7)
-    h, directions = readable(noise, model)
-    z = (h @ directions).flatten(0, 1)
+    z = (model.embed_noise(noise) @ readable(model) / 1.7).flatten(0, 1)
     assert z.shape[1] == vocab
     assert z.mean(0).abs().max() < 0.03
     assert z.std(0).tolist() == pytest.approx([1.0] * vocab, abs=0.03)
     if vocab == 7:
-        torch.testing.assert_close(z, noise.dense().flatten(0, 1) / 1.7)
-    else:  # no more than x0 W is read
-        W = model.token_embedding.detach()
-        want = noise.dense() @ W @ W.T
-        torch.testing.assert_close(z, (want / 1.7 / (W @ W.T).norm(dim=1)).flatten(0, 1), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(z, noise.dense().flatten(0, 1) / 1.7, rtol=1e-3, atol=1e-4)
+    else:  # no more than x0 W is read: what of x0 lies in the range of W
+        Q, _ = torch.linalg.qr(model.token_embedding.detach())
+        want = noise.dense() @ Q @ Q.T / Q.norm(dim=1)
+        torch.testing.assert_close(z, want.flatten(0, 1) / 1.7, rtol=1e-3, atol=1e-4)
+
+
+def test_similar_embeddings_do_not_share_their_noise():
+    model = random_map(shape=Shape(40, 9))
+    with torch.no_grad():
+        model.embedding += 3 * torch.randn(16)
+    W = model.token_embedding.detach()
+    covariance = readable(model).T @ (W.T @ W) @ readable(model)
+    torch.testing.assert_close(covariance.diagonal(), torch.ones(40), rtol=1e-4, atol=0)
+    assert covariance.fill_diagonal_(0).square().mean().sqrt() < 0.25, "of 16 dimensions"
 
 
 class Law:
@@ -77,12 +86,12 @@ def test_draws_follow_the_law_of_k_rounds(rounds):
     batch = SimpleNamespace(tokens=torch.zeros(n, 2, dtype=torch.long), prompt=torch.zeros(n, 2, dtype=torch.bool))
     config = SimpleNamespace(rounds=rounds, temperature=1.0)
     noise = Noise(rng.fold(5, torch.arange(n)), 2, 3)
-    tokens, round_BL = drawn(Law(joint), config, batch, noise)
+    tokens, round_BL = drawn(Law(joint), config, batch, noise.dense(), torch.eye(3))
     law = torch.bincount(3 * tokens[:, 0] + tokens[:, 1], minlength=9).view(3, 3) / n
     want = joint if rounds == 2 else joint.sum(1)[:, None] * joint.sum(0)
     assert 0.5 * (law - want).abs().sum() < 0.02
     assert round_BL.unique(dim=0).tolist() == [[1, rounds]]
-    again, _ = drawn(Law(joint), config, batch, noise)
+    again, _ = drawn(Law(joint), config, batch, noise.dense(), torch.eye(3))
     assert torch.equal(tokens, again), "a function of the noise"
 
 

@@ -6,8 +6,9 @@
         x_r <- argmax_v f_v / temperature + g_v(x0) on the next n positions
     the map learns x_k at (x_k on the positions of m rounds, x0 elsewhere), m = 0 and random
 
-g is Gumbel noise computed from x0, so x_r is a draw, but a function of x0 and the prompt. So nothing is averaged over
-answers, and one evaluation can learn it. As in rectified flow, noise is paired with the model's own samples.
+g is Gumbel noise computed from what the map reads of x0, so x_r is a draw, but a function of x0 and the prompt. So
+nothing is averaged over answers, and one evaluation can learn it. As in rectified flow, noise is paired with samples of
+the model itself.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from dbtm.core import rng
+from dbtm.core.device import wide_device
 from dbtm.losses.head import Adaptive
 from dbtm.methods.base import Examples, Part
 from dbtm.methods.dbtm.config import ReflowConfig
@@ -33,7 +35,9 @@ def reflow_parts(method: "DBTM", noise: Noise, noise_BLD: Tensor, examples: Exam
     """CE(T(x), x_k) where x is noise, at all states of an answer."""
     config, copy, network = method.settings.reflow, method.frozen["teacher"], method.network
     assert isinstance(copy, TransportMap)
-    tokens, round_BL = drawn(copy, config, examples, noise)
+    if method.readable is None:
+        method.readable = readable(copy)
+    tokens, round_BL = drawn(copy, config, examples, copy.embed_noise(noise) / noise.sigma, method.readable)
     answer, plain = replace(examples, tokens=tokens), Adaptive(endpoint_r=0.0)
     for number in range(config.states):
         known = round_BL <= known_rounds(config, examples, number)
@@ -42,16 +46,17 @@ def reflow_parts(method: "DBTM", noise: Noise, noise_BLD: Tensor, examples: Exam
 
 
 @torch.no_grad()
-def drawn(copy: TransportMap, config: ReflowConfig, examples: Examples, noise: Noise) -> tuple[Tensor, Tensor]:
-    """The copy's tokens (B, L), and the round (B, L) in which each is drawn, 0 where it is given."""
+def drawn(
+    copy: TransportMap, config: ReflowConfig, examples: Examples, h_BLD: Tensor, readable_DV: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The copy's tokens (B, L), and the round (B, L) in which each is drawn, 0 where it is given; h: x0 W / sigma."""
     length = examples.tokens.shape[1]
     order = spread(length, examples.tokens.device).argsort(descending=True)
-    normal_BLN, directions_NV = readable(noise, copy)
     tokens, known, round_BL = examples.tokens, examples.prompt, torch.zeros_like(examples.tokens)
     for r, at in enumerate(order.split(-(-length // config.rounds)), 1):
         trunk, _ = copy.hidden(copy.embed_known(tokens, known))
-        f, z = copy.head(trunk[:, at])[0].to(noise.dtype), normal_BLN[:, at] @ directions_NV
-        best = (f / config.temperature + gumbel(z)).argmax(-1)
+        z = h_BLD[:, at].to(readable_DV.dtype) @ readable_DV
+        best = (copy.head(trunk[:, at])[0] / config.temperature + gumbel(z)).argmax(-1)
         here = torch.zeros_like(known).index_fill(1, at, True) & ~examples.prompt
         tokens = torch.where(here, tokens.index_copy(1, at, best), tokens)
         known, round_BL = known | here, round_BL + r * here
@@ -63,18 +68,20 @@ def gumbel(normal: Tensor) -> Tensor:
     return -torch.log(-torch.special.log_ndtr(normal))
 
 
-def readable(noise: Noise, model: TransportMap) -> tuple[Tensor, Tensor]:
-    """h (B, L, N) and directions (N, V): every entry of h @ directions is N(0, 1), and a function of x0 W, which the
-    map reads.
+@torch.no_grad()
+def readable(model: TransportMap) -> Tensor:
+    """R (D, V): every entry of x0 W R / sigma is N(0, 1), and nearly independent of the others.
 
-    If the width is at least V, x0 W determines x0, and this is x0 / sigma, independent for every token. Else it is
-    <x0 W, W_v> / its standard deviation, which tokens with similar embeddings share.
+    The map reads x0 W, that is, x0 projected onto the columns of W by P = W W^+. R = W^+ / sqrt(diag P) gives the
+    projection's entries, each divided by its standard deviation. If the width is at least V, P = I, and these are x0.
+    With W^T in place of W^+, tokens with similar embeddings would share their noise, and draws would have too little
+    entropy.
     """
-    W = model.token_embedding.detach().to(noise.dtype)
-    if len(W) <= W.shape[1]:
-        return noise.dense() / noise.sigma, torch.eye(len(W), dtype=noise.dtype, device=W.device)
-    deviation_V = (W @ (W.T @ W)).mul(W).sum(-1).sqrt()
-    return model.embed_noise(noise).to(noise.dtype) / noise.sigma, W.T / deviation_V
+    W = model.token_embedding.detach()
+    wide = W.to(wide_device(W.device)).double()
+    inverse_DV = torch.linalg.pinv(wide)
+    deviation_V = (wide * inverse_DV.T).sum(-1).clamp_min(torch.finfo(wide.dtype).tiny).sqrt()
+    return (inverse_DV / deviation_V).to(torch.promote_types(W.dtype, torch.float32)).to(W.device)
 
 
 def known_rounds(config: ReflowConfig, examples: Examples, number: int) -> Tensor:

@@ -46,6 +46,7 @@ class DBTM(Method[Config, Options]):
     def __init__(self, config: RunConfig):
         super().__init__(config)
         path, loss, ril = self.settings.path, self.settings.loss, self.settings.ril
+        self.readable: Tensor | None = None  # reflow's, of the present teacher
         self.t_anchor = (
             commitment_time(self.shape.vocab, path.sigma, path.a) if path.t_anchor is None else path.t_anchor
         )
@@ -362,6 +363,7 @@ class DBTM(Method[Config, Options]):
         if teaching and step >= teaching.start and (step - teaching.start) % teaching.refresh == 0:
             self.frozen["teacher"].load_state_dict(ema.state_dict())
             self.frozen["teacher"].fold()
+            self.readable = None
 
     def options(self) -> Options:
         """The prior's scale is the one of training unless the options have one."""
