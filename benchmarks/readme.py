@@ -436,7 +436,10 @@ def text_base_study() -> str:
             lines.append(start + " | ".join(cells.get(nfe, "") for nfe in (4, 16)) + " |")
     real = next(row for line in found["lines"] for row in line.get("rows", []) if row["kind"] == "real")
     hardware = next(line["hardware"] for line in found["lines"] if "hardware" in line).removeprefix("cuda: ")
-    lines += ["", f"Validation text: {real['perplexity']:.1f} ({real['entropy']:.2f}). One {hardware}, one seed per run."]
+    lines += [
+        "",
+        f"Validation text: {real['perplexity']:.1f} ({real['entropy']:.2f}). One {hardware}, one seed per run.",
+    ]
     return "\n".join(lines)
 
 
