@@ -1,6 +1,7 @@
 """Shared by all tests: one thread a worker, so that two workers fill two cores and runs repeat bit for bit."""
 
 import gc
+import os
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ from dbtm.tasks.own import Own
 from tests.processes import default_signals_in_children
 
 torch.set_num_threads(1)
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # read when they are imported, which is later
 
 DAY = 86_400  # seconds
 LONGEST = ("test_learning.py", "test_distributed.py")
