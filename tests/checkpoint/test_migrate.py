@@ -88,7 +88,10 @@ def test_the_old_form_is_what_version_0_1_wrote():
     assert old(recipe("markov")) == MARKOV
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if recipe(name).method_name == "dbtm"])
+LATER = ("text-base-2",)  # all its terms came later
+
+
+@pytest.mark.parametrize("name", [n for n in RECIPES if recipe(n).method_name == "dbtm" and n not in LATER])
 def test_every_recipe_comes_back(name):
     values = old(recipe(name))
     before = copy.deepcopy(values)
