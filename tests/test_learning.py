@@ -21,7 +21,7 @@ def trained(run: RunConfig, folder: Path, **settings) -> Sampler:
     return dbtm.load(fit(replace(run, train=replace(run.train, device="cpu", **settings)), folder))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_the_simplex_map_is_the_exact_flows(tmp_path, seed):
     run = recipe("simplex")
     small = replace(run, model=replace(run.model, depth=1))

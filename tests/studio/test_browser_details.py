@@ -171,10 +171,11 @@ def test_on_a_phone_a_token_is_told_of_where_it_was_chosen(visit):
 
 
 @pytest.fixture(scope="module")
-def writer(prepared, tmp_path_factory):  # noqa: F811
+def writer(prepared, tmp_path_factory, few_samples_measured):  # noqa: F811
     """A studio with a writer of programs and a map on the simplex that have learned next to nothing."""
     home = tmp_path_factory.mktemp("maths")
-    train(TrainRequest(recipe="gsm-small", data=prepared["gsm-small"], changes=tuple(TINY), out=home / "gsm"))
+    small = (*TINY, "task.evaluate_n=2")
+    train(TrainRequest(recipe="gsm-small", data=prepared["gsm-small"], changes=small, out=home / "gsm"))
     train(TrainRequest(recipe="simplex", changes=("train.steps=3", "optim.warmup=1"), out=home / "map"))
     with running(open_studio([str(home / "gsm"), str(home / "map")], [], "cpu")) as client:
         yield client

@@ -16,10 +16,11 @@ from tests.studio.client import running
 def own(prepared, tmp_path_factory, few_samples_measured):  # noqa: F811
     """A studio with a writer of programs, a writer of text token by token, and a map on the simplex."""
     home = tmp_path_factory.mktemp("own")
+    small = (*TINY, "task.evaluate_n=2")
     asked = {
-        "gsm": TrainRequest(recipe="gsm-small", data=prepared["gsm-small"], changes=tuple(TINY), out=home / "gsm"),
+        "gsm": TrainRequest(recipe="gsm-small", data=prepared["gsm-small"], changes=small, out=home / "gsm"),
         "ar": TrainRequest(
-            recipe="text-small", method="ar", data=prepared["text-small"], changes=tuple(TINY), out=home / "ar"
+            recipe="text-small", method="ar", data=prepared["text-small"], changes=small, out=home / "ar"
         ),
         "map": TrainRequest(recipe="simplex", changes=("train.steps=3", "optim.warmup=1"), out=home / "map"),
     }

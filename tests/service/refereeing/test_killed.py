@@ -23,7 +23,7 @@ SMALL = ["model.width=16", "model.depth=1", "model.heads=2", "train.batch=8", "t
 JOB = Job("mdlm", 0)
 
 
-FLOPS = 1.5e8  # of a run that is long enough to be killed on the way
+FLOPS = 1e8  # of a run that is long enough to be killed on the way
 
 
 def request(folder):
