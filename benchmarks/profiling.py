@@ -1,6 +1,6 @@
 """Where the time of a training step or of a sampler's round goes, kernel by kernel: a table, and JSON with --json.
 
-    python benchmarks/profiling.py step text-base --set method.posterior.weight=1 --json results/bench-profile-text.json
+    python benchmarks/profiling.py step text-base --json results/bench-profile-text.json
     python benchmarks/profiling.py round sudoku --batch 64 --json results/bench-profile-round.json
 
 A step is a whole one of the trainer, optimizer and average included, on random tokens of the recipe's sizes. A round is

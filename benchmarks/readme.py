@@ -420,7 +420,7 @@ def text_tiny() -> str:
 
 def text_base_study() -> str:
     """Runs before the long one: perplexity (entropy) by how rounds after the first draw."""
-    found = read("text-base-study")
+    found = read("text-base-arms")
     lines = ["| run | minutes | later rounds | 1 NFE | 4 NFE | 16 NFE |", "|---|---|---|---|---|---|"]
     minutes = {(line["variant"], line["seed"]): line["minutes"] for line in found["lines"] if "steps" in line}
     for line in found["lines"]:
@@ -430,10 +430,11 @@ def text_base_study() -> str:
             if row["kind"] == "sample" and way:
                 cell = f"{row['perplexity']:.0f} ({row['entropy']:.2f})"
                 ways.setdefault(way, {})[row["settings"]["nfe"]] = cell
-        one = next((cells.pop(1) for cells in ways.values() if 1 in cells), "")
-        for way, cells in ways.items():
-            start = f"| {line['variant']} | {minutes[line['variant'], line['seed']]:.1f} | {way} | {one} | "
-            lines.append(start + " | ".join(cells.get(nfe, "") for nfe in (4, 16)) + " |")
+        one = next((cells[1] for cells in ways.values() if 1 in cells), "")  # later rounds do not matter to it
+        for way, known in ways.items():
+            time = f"{minutes[line['variant'], line['seed']]:.1f}"
+            cells = [line["variant"], time, way, known.get(1, one), known.get(4, ""), known.get(16, "")]
+            lines.append(f"| {' | '.join(cells)} |")
     real = next(row for line in found["lines"] for row in line.get("rows", []) if row["kind"] == "real")
     hardware = next(line["hardware"] for line in found["lines"] if "hardware" in line).removeprefix("cuda: ")
     lines += [

@@ -36,19 +36,20 @@ LIMITS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that th
 NEAR = 0.22  # nats that entropy may be below validation text's
 WAYS: dict[str, dict[str, Any]] = {
     "recipe": {},
-    "same noise": {"fresh_noise": False},
-    "temperature 0.5": {"temperature": 0.5},
-    "penalty 0.5": {"repetition_penalty": 0.5},
+    "same noise": {"mean_from": 0, "fresh_noise": False},
+    "noise": {"mean_from": 0},
+    "temperature 0.5": {"mean_from": 0, "temperature": 0.5},
+    "penalty 0.5": {"mean_from": 0, "repetition_penalty": 0.5},
     "posterior 0.5": {"mean_from": 2, "mean_temperature": 0.5},
     "posterior 0.7": {"mean_from": 2, "mean_temperature": 0.7},
-    "posterior 1": {"mean_from": 2},
-    "posterior 1, top 0.9": {"mean_from": 2, "top_p": 0.9},
+    "posterior 1": {"mean_from": 2, "mean_temperature": 1.0},
+    "posterior 1, top 0.9": {"mean_from": 2, "mean_temperature": 1.0, "top_p": 0.9},
     "mean 0.5": {"mean_from": 1, "mean_temperature": 0.5},
     "mean 0.7": {"mean_from": 1, "mean_temperature": 0.7},
     "posterior 0.7, confidence": {"mean_from": 2, "mean_temperature": 0.7, "scorer": "confidence", "kappa": 1.0},
 }
 """Ways to sample, by options of the sampler; those that a map was not trained for are left out."""
-STUDY_WAYS = ["recipe", "posterior 0.5", "posterior 0.7", "posterior 1", "mean 0.7"]
+STUDY_WAYS = ["recipe", "noise", "temperature 0.5", "posterior 0.5", "posterior 0.7", "posterior 1"]
 TINY = (
     *("model.width=16", "model.heads=2", "model.depth=1", "train.batch=8", "train.steps=4", "optim.warmup=1"),
     *("train.device=cpu", "train.precision=fp32", "train.compile=false", "train.graph=false", "train.log_every=2"),
@@ -378,7 +379,7 @@ def drawn(given: argparse.Namespace, model: Path, ways: Iterable[str], budgets: 
     sets: dict[str, Any] = {}
     posterior = read_config(model).method.posterior.weight  # type: ignore[attr-defined]
     for way in ways:
-        if "mean_from" in WAYS[way] and not posterior:
+        if WAYS[way].get("mean_from") and not posterior:
             continue
         request = TextEvaluationRequest(
             checkpoint=str(model), judge=None, n=given.n, seed=given.seed, budgets=tuple(budgets), options=WAYS[way],

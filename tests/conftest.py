@@ -23,7 +23,7 @@ from dbtm.tasks.own import Own
 from tests.processes import default_signals_in_children
 
 torch.set_num_threads(1)
-os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # read when they are imported, which is later
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # Hugging Face libraries read these on import
 
 DAY = 86_400  # seconds
 LONGEST = ("test_learning.py", "test_distributed.py")

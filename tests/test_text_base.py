@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,12 @@ def test_samples_are_drawn_here_and_judged_there(run, small_judge, tmp_path, cap
     assert found["config"]["method"]["posterior"]["weight"] == 1.0
     assert str(tmp_path) not in json.dumps(found["config"])
     assert all(row["perplexity"] > 0 and row["entropy"] > 0 and "1" in row["distinct"] for row in found["rows"])
+
+
+def test_every_way_to_sample_is_another(script):
+    options = {way: replace(recipe("text-base").sample, **changes) for way, changes in script.WAYS.items()}
+    assert len(set(map(repr, options.values()))) == len(script.WAYS)
+    assert set(script.STUDY_WAYS) <= options.keys()
 
 
 def test_limits_are_of_perplexity_at_the_entropy_of_text(script, capsys):

@@ -1,5 +1,6 @@
 """The text recipes: the paper's tables, number by number, and what ours promise."""
 
+from dataclasses import replace
 from operator import attrgetter
 
 import pytest
@@ -135,7 +136,15 @@ def test_the_stages_of_the_long_run_go_on_with_one_map():
     assert len({(stage.model, stage.method.quality, stage.sample, stage.task) for stage in stages}) == 1
     assert len({stage.train.seed for stage in stages}) == 2
     assert [bool(stage.method.reflow.weight) for stage in stages] == [False, True]
-    assert all(stage.method.posterior.weight for stage in stages), "later rounds draw from it"
+    first, second = (stage.method for stage in stages)
+    assert first.posterior.fraction == 1
+    assert second == replace(
+        first,
+        posterior=replace(first.posterior, fraction=0.25),
+        loss=replace(first.loss, transport=0.0, anchor=0.0, boundary=0.0),
+        reflow=second.reflow,
+    ), "later rounds draw from the posterior"
+    assert second.reflow.fraction == 1, "no row is idle"
 
 
 def test_the_long_run_learns_what_its_samplers_ask_for():

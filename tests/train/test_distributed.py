@@ -19,7 +19,8 @@ from dbtm.evals.judges import load_judge
 from dbtm.evals.judges.gguf import GGUFJudge
 from dbtm.evals.validation import validation_loss
 from dbtm.methods.base import Examples
-from dbtm.methods.dbtm import DistillConfig, PathConfig
+from dbtm.methods.dbtm import Config, DistillConfig, PathConfig, PosteriorConfig, QualityConfig, ReflowConfig
+from dbtm.nn import Backbone
 from dbtm.recipes import recipe
 from dbtm.tasks.base import Batch, register
 from dbtm.tasks.toy import Markov
@@ -208,6 +209,7 @@ def test_where_sums_have_one_order_the_bits_are_the_same(tmp_path, size):
 
 
 TAUGHT = {"mdlm-di4c": "mdlm", "duo-di4c": "duo", "mdlm-sdtt": "mdlm", "duo-dcd": "duo"}  # student: teacher
+REFLOW = "reflow"
 
 
 def by_method(name, layout, **train):
@@ -215,11 +217,18 @@ def by_method(name, layout, **train):
     return replace(base.by(name), train=base.train, model=base.model, optim=base.optim)
 
 
+def with_reflow(layout):
+    """DBTM with reflow from the second step on, from a copy that every step renews."""
+    base = run_config(layout)
+    reflow, quality = ReflowConfig(weight=0.5, start=1, rounds=3, refresh=1), QualityConfig(enabled=False)
+    return replace(base, method=Config(posterior=PosteriorConfig(weight=1.0), reflow=reflow, quality=quality))
+
+
 def taught(out, teachers, layout):
     """Gradients, weights and optimizers of the first steps, by method."""
     found = {}
-    for name, teacher in TAUGHT.items():
-        config = by_method(name, layout, init=str(teachers / teacher))
+    for name, teacher in [*TAUGHT.items(), (REFLOW, "")]:
+        config = by_method(name, layout, init=str(teachers / teacher)) if teacher else with_reflow(layout)
         if name.endswith("di4c"):  # in the second step, at a small time, one process has a zero loss
             config = replace(config, method=replace(config.method, small_share=0.4, delta=0.2, latents=4))
         trainer, gradients = take_steps(config, out / name, 3)
@@ -234,7 +243,7 @@ def test_methods_with_a_teacher_train_in_two_shards_what_one_process_does(tmp_pa
         Trainer(by_method(name, "auto", steps=3), teachers / name).run()
     expected = taught(tmp_path / "one", teachers, "auto")
     for rank in workers.run(2, taught, tmp_path / "two", teachers, "shard", folder=tmp_path):
-        for name in TAUGHT:
+        for name in (*TAUGHT, REFLOW):
             for mine, theirs in zip(expected[name]["gradients"], rank[name]["gradients"], strict=True):
                 assert mine.keys() == theirs.keys()
                 for key in mine:
@@ -249,6 +258,21 @@ def test_recomputed_activations_change_nothing(tmp_path):
         for recompute in (False, True)
     )
     assert all(torch.equal(again[key], value) for key, value in plain.items())
+
+
+def compiled_and_recomputed(out):
+    """Weights after two steps of one sharded process; a backend that needs no compiler."""
+    plain = Backbone.compile_layers
+    Backbone.compile_layers = lambda self, **options: plain(self, backend="aot_eager", **options)
+    return state(take_steps(run_config("shard", recompute=True, compile=True), out, 2)[0])
+
+
+def test_sharded_blocks_are_compiled_alike_for_both_passes(tmp_path):
+    """The recomputed pass must save what the first one saved: compiled for other kinds of input, it would not."""
+    expected = state(take_steps(run_config(recompute=True), tmp_path / "plain", 2)[0])
+    (found,) = workers.run(1, compiled_and_recomputed, tmp_path / "compiled", folder=tmp_path)
+    for key, value in expected.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-3, atol=1e-5, msg=key)
 
 
 def sent_early(out):
@@ -409,7 +433,7 @@ def test_torchrun_trains_and_resumes(tmp_path):
         command += ["--resume", "auto"]
         settings = ["train.batch=8", "train.log_every=1", "optim.warmup=1", "train.device=cpu"]
         settings += ["model.width=16", "model.depth=1", "model.heads=2"]
-        settings += ["task.vocab=3", "task.length=2", "train.evaluate_every=0"]
+        settings += ["task.vocab=3", "task.length=2", "train.evaluate_every=0"]  # one evaluation, at the end: small
         for setting in (f"train.steps={steps}", *settings):
             command += ["--set", setting]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -18,7 +18,7 @@ from dbtm.core.device import fast_bf16, pick_device
 from dbtm.core.errors import UsageError
 from dbtm.methods.base import Method, method_of
 from dbtm.nn.backbone import Backbone
-from dbtm.nn.unfilled import TooLarge, Unfilled
+from dbtm.nn.unfilled import Unfilled
 from dbtm.sampling import Sampler
 
 Shapes = dict[str, tuple[int, ...]]
@@ -71,7 +71,7 @@ def build_to_fit(method: Method, folder: Path) -> Backbone:
     try:
         with Unfilled(2 * sum(math.prod(shape) for shape in shapes.values()) + SPARE):
             network = method.build()
-    except (TooLarge, *_IMPOSSIBLE):
+    except _IMPOSSIBLE:
         refuse_misfit(method, shapes, folder)  # names the sizes that are too large
         raise
     _refuse_other_shapes(network, shapes, folder)
@@ -82,8 +82,7 @@ def refuse_misfit(method: Method, shapes: Shapes, where: Path) -> None:
     """Refuse weights that do not fit the configured network, before allocating memory of their size."""
     _refuse_other_depth(method, shapes, where)
     try:
-        with torch.device("meta"):
-            network = method.build()
+        network = method.outline()
     except _IMPOSSIBLE:
         raise UsageError(f"{where} does not fit its configuration, whose sizes are impossible") from None
     _refuse_other_shapes(network, shapes, where)

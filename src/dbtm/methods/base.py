@@ -143,7 +143,7 @@ class Method(Generic[Settings, SampleOptions]):
         return Backbone(self.shape, self.config.model)
 
     def outline(self) -> Backbone:
-        """The same without memory or values: for its sizes, or to be filled."""
+        """The network of `build` on the meta device: shapes without memory."""
         with torch.device("meta"), Unfilled(sys.maxsize):
             return self.build()
 
@@ -209,6 +209,11 @@ class Method(Generic[Settings, SampleOptions]):
     def loops_at(self, step: int) -> int:
         """The number of loops of the blocks at a step."""
         return self.config.model.loops
+
+    def before_step(self, step: int) -> None:
+        """Called once before the passes of a step, with whole weights and outside recordings: the place to update, in
+        place, tensors that are computed from the weights once per step.
+        """
 
     def after_step(self, step: int, ema: Backbone) -> None:
         """Called once after every optimizer step, with the averaged network."""

@@ -222,7 +222,7 @@ class DiT(nn.Module):
     def run(self, block: nn.Module, x: Tensor, *others: Any, **past: Any) -> Dual:
         """One block; with `recompute`, computed again in the backward pass, with the same dropout."""
         if self.recompute and torch.is_grad_enabled():
-            # FSDP2 hands a parameter to the block as itself on one of the two passes alone: compiled, they would differ
+            # FSDP2 passes a block the parameter itself in only one of the two passes: compiled, they would differ
             plain = (other.view_as(other) if isinstance(other, nn.Parameter) else other for other in others)
             return checkpoint(block, x, *plain, use_reentrant=False, **past)
         return block(x, *others, **past)

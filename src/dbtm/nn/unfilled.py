@@ -13,7 +13,7 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 
-class TooLarge(Exception):
+class TooLarge(RuntimeError):
     """More elements were requested than allowed."""
 
 

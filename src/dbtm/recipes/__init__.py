@@ -38,7 +38,7 @@ RECIPES = {
     "text": Entry("text", "text", "your text (dbtm data text), ours: V = 8192, L = 128; for one GPU"),
     "text-ril": Entry("text", "text_ril", "the same with refinement in the loop, from partly clean text on"),
     "text-small": Entry("text", "text_small", "your text, V = 4096, at most 8M parameters"),
-    "text-tiny": Entry("text", "text_tiny", "your text, V = 1024, L = 64, a million parameters: for CPU cores"),
+    "text-tiny": Entry("text", "text_tiny", "your text, V = 4096, L = 64, two million parameters: for CPU cores"),
     "text-distill": Entry("text", "text_distill", "second stage of text-ril (--init RUN): better at one evaluation"),
     "text-small-distill": Entry("text", "text_small_distill", "second stage of text-small (--init RUN)"),
     "text-base": Entry("text_base", "text_base", "your text, 30M parameters, hours of one GPU; not run yet"),

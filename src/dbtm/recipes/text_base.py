@@ -9,7 +9,7 @@ from dataclasses import replace
 from dbtm.config import RunConfig
 from dbtm.methods.dbtm import Config, LossConfig, Options, PathConfig, PosteriorConfig, ReflowConfig
 from dbtm.recipes import ours
-from dbtm.recipes.text import settings, text_ril
+from dbtm.recipes.text import settings, text
 
 
 def text_base() -> RunConfig:
@@ -19,7 +19,7 @@ def text_base() -> RunConfig:
     four the known positions are those that the sampler commits first; in the others they are random, for prompts and
     holes. The paper's terms at noise have small weights and few rows: they train the first round.
     """
-    base = text_ril()
+    base = text()
     return replace(
         base,
         recipe="text-base",
@@ -45,7 +45,7 @@ def text_base() -> RunConfig:
 def text_base_2() -> RunConfig:
     """Second stage: the first round learns what four rounds of a frozen copy draw with its noise.
 
-    A quarter of the rows keep what the first stage has learned from data.
+    The posterior term on a quarter of the rows keeps what the first stage has learned from data.
     """
     base = text_base()
     method = settings(base)
@@ -56,7 +56,7 @@ def text_base_2() -> RunConfig:
             method,
             loss=replace(method.loss, transport=0.0, anchor=0.0, boundary=0.0),
             posterior=replace(method.posterior, fraction=0.25),
-            reflow=ReflowConfig(weight=1.0, rounds=4, temperature=0.8, fraction=0.75),
+            reflow=ReflowConfig(weight=1.0, rounds=4, temperature=0.8, refresh=2_000),
         ),
         train=replace(base.train, steps=40_000, seed=1),  # another seed: other noise for the same texts
     )

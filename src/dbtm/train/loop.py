@@ -275,6 +275,7 @@ class Trainer:
         assert targets is not None
         share = self.world.mean(targets)  # for the whole batch, over all devices
         self.layout.begin(self.method.phase(self.step))
+        self.method.before_step(self.step)
         for examples in (replace(each, targets=share) for each in micro_batches):
             torch.manual_seed(examples.dropout_seed)  # belongs to the micro-batch, on any device
             for name, value in self.backward(examples).items():

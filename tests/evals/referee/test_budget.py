@@ -36,6 +36,16 @@ def test_dear_phases_are_paid_for():
     assert fitted(config, 20.5 * cheap).train.steps == 20
 
 
+def test_a_phase_that_refuses_to_begin_past_the_end():
+    late = ["method.posterior.weight=1", "method.reflow.weight=1", "method.reflow.rounds=2", "method.reflow.start=30"]
+    config = override(recipe("markov"), [*SMALL, *late])
+    cheap, dear = training_flops(config, 0), training_flops(config, 30)
+    assert dear > 1.5 * cheap
+    assert fitted(config, 30 * cheap + 10.5 * dear).train.steps == 40
+    with pytest.raises(UsageError, match=r"method\.reflow\.start=30 is past the end of the run"):
+        fitted(config, 20.5 * cheap)
+
+
 def test_too_small_a_budget_is_refused_in_a_line():
     config = override(recipe("markov"), SMALL)
     with pytest.raises(UsageError, match="one step of 'dbtm' costs"):

@@ -11,7 +11,7 @@ from dbtm.core import rng
 from dbtm.core.errors import UsageError
 from dbtm.methods.base import backward
 from dbtm.methods.dbtm import LossConfig, PathConfig, PosteriorConfig, ReflowConfig
-from dbtm.methods.dbtm.reflow import drawn, gumbel, known_rounds, readable
+from dbtm.methods.dbtm.reflow import drawn, gumbel, known_rounds, noise_reader
 from dbtm.methods.dbtm.streams import REFLOW
 from dbtm.simplex import Noise, spread
 from tests.conftest import random_map
@@ -34,7 +34,7 @@ def test_gumbel_noise_draws_from_the_softmax():
 def test_noise_that_a_map_can_read_is_standard_normal(vocab):
     model = random_map(shape=Shape(vocab, 9))
     noise = Noise(rng.fold(3, torch.arange(4000)), 9, vocab, sigma=1.7)
-    z = (model.embed_noise(noise) @ readable(model) / 1.7).flatten(0, 1)
+    z = (model.embed_noise(noise) @ noise_reader(model) / 1.7).flatten(0, 1)
     assert z.shape[1] == vocab
     assert z.mean(0).abs().max() < 0.03
     assert z.std(0).tolist() == pytest.approx([1.0] * vocab, abs=0.03)
@@ -46,14 +46,38 @@ def test_noise_that_a_map_can_read_is_standard_normal(vocab):
         torch.testing.assert_close(z, want.flatten(0, 1) / 1.7, rtol=1e-3, atol=1e-4)
 
 
-def test_similar_embeddings_do_not_share_their_noise():
+def test_a_direction_that_all_embeddings_have_is_not_shared():
     model = random_map(shape=Shape(40, 9))
     with torch.no_grad():
         model.embedding += 3 * torch.randn(16)
     W = model.token_embedding.detach()
-    covariance = readable(model).T @ (W.T @ W) @ readable(model)
+    covariance = noise_reader(model).T @ (W.T @ W) @ noise_reader(model)
     torch.testing.assert_close(covariance.diagonal(), torch.ones(40), rtol=1e-4, atol=0)
     assert covariance.fill_diagonal_(0).square().mean().sqrt() < 0.25, "of 16 dimensions"
+
+
+def test_a_token_without_an_embedding_is_drawn_without_noise():
+    model = random_map(shape=Shape(40, 9))
+    with torch.no_grad():
+        model.embedding[3] = 0
+    reader = noise_reader(model)
+    assert reader.isfinite().all()
+    assert reader[:, 3].abs().max() < 1e-3
+
+
+def test_the_noise_is_read_by_the_weights_of_every_step():
+    """Into the same tensor, which a recording reads; the copy's own weights do not matter."""
+    method = build(posterior=PosteriorConfig(weight=1.0), reflow=ReflowConfig(weight=1.0, start=2))
+    method.before_step(1)
+    assert method.noise_reader is None, "it has not begun"
+    method.before_step(2)
+    first, before = method.noise_reader, method.noise_reader.clone()
+    with torch.no_grad():
+        method.network.embedding.mul_(torch.linspace(0.5, 2, method.network.embedding.shape[1]))
+    method.before_step(3)
+    assert method.noise_reader is first
+    torch.testing.assert_close(first, noise_reader(method.network))
+    assert not torch.equal(first, before)
 
 
 class Law:

@@ -42,20 +42,28 @@ def fitted(config: RunConfig, flops: float) -> RunConfig:
     bisection on the cost of the whole run.
     """
     low, high = 0, 1
-    while run_flops(with_steps(config, high)) <= flops:
+    while _fits(config, high, flops):
         low, high = high, 2 * high
         if high > 10**8:
             raise UsageError(f"{flops:.3g} FLOPs are more than 100 million steps of '{config.method_name}'")
     while high - low > 1:
         middle = (low + high) // 2
-        fits = run_flops(with_steps(config, middle)) <= flops
-        low, high = (middle, high) if fits else (low, middle)
+        low, high = (middle, high) if _fits(config, middle, flops) else (low, middle)
     if not low:
         one = run_flops(with_steps(config, 1))
         raise UsageError(
             f"one step of '{config.method_name}' costs {one:.3g} FLOPs, more than the budget of {flops:.3g}: raise it"
         )
     return with_steps(config, low)
+
+
+def _fits(config: RunConfig, steps: int, flops: float) -> bool:
+    """Whether a run of this length costs at most `flops`, or is too short for a phase of the method to begin."""
+    try:
+        run = with_steps(config, steps)
+    except UsageError:
+        return True
+    return run_flops(run) <= flops
 
 
 def with_steps(config: RunConfig, steps: int) -> RunConfig:

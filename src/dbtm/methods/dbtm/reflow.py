@@ -7,8 +7,8 @@
     the map learns x_k at (x_k on the positions of m rounds, x0 elsewhere), m = 0 and random
 
 g is Gumbel noise computed from what the map reads of x0, so x_r is a draw, but a function of x0 and the prompt. So
-nothing is averaged over answers, and one evaluation can learn it. As in rectified flow, noise is paired with samples of
-the model itself.
+nothing is averaged over answers, and one evaluation can learn it. As in rectified flow, noise is paired with the
+model's own samples.
 """
 
 from collections.abc import Iterator
@@ -25,19 +25,21 @@ from dbtm.methods.base import Examples, Part
 from dbtm.methods.dbtm.config import ReflowConfig
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.streams import REFLOW
-from dbtm.simplex import Noise, spread
+from dbtm.simplex import spread
 
 if TYPE_CHECKING:
     from dbtm.methods.dbtm.training import DBTM
 
+RIDGE = 1e-10  # of the Gram matrix, relative to its mean diagonal, in float64
 
-def reflow_parts(method: "DBTM", noise: Noise, noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
+
+def reflow_parts(method: "DBTM", noise_BLD: Tensor, examples: Examples) -> Iterator[Part]:
     """CE(T(x), x_k) where x is noise, at all states of an answer."""
     config, copy, network = method.settings.reflow, method.frozen["teacher"], method.network
     assert isinstance(copy, TransportMap)
-    if method.readable is None:
-        method.readable = readable(copy)
-    tokens, round_BL = drawn(copy, config, examples, copy.embed_noise(noise) / noise.sigma, method.readable)
+    reader_DV = noise_reader(network) if method.noise_reader is None else method.noise_reader
+    h_BLD = noise_BLD.detach() / method.settings.path.sigma
+    tokens, round_BL = drawn(copy, config, examples, h_BLD, reader_DV)
     answer, plain = replace(examples, tokens=tokens), Adaptive(endpoint_r=0.0)
     for number in range(config.states):
         known = round_BL <= known_rounds(config, examples, number)
@@ -47,7 +49,7 @@ def reflow_parts(method: "DBTM", noise: Noise, noise_BLD: Tensor, examples: Exam
 
 @torch.no_grad()
 def drawn(
-    copy: TransportMap, config: ReflowConfig, examples: Examples, h_BLD: Tensor, readable_DV: Tensor
+    copy: TransportMap, config: ReflowConfig, examples: Examples, h_BLD: Tensor, reader_DV: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The copy's tokens (B, L), and the round (B, L) in which each is drawn, 0 where it is given; h: x0 W / sigma."""
     length = examples.tokens.shape[1]
@@ -55,7 +57,7 @@ def drawn(
     tokens, known, round_BL = examples.tokens, examples.prompt, torch.zeros_like(examples.tokens)
     for r, at in enumerate(order.split(-(-length // config.rounds)), 1):
         trunk, _ = copy.hidden(copy.embed_known(tokens, known))
-        z = h_BLD[:, at].to(readable_DV.dtype) @ readable_DV
+        z = h_BLD[:, at].to(reader_DV.dtype) @ reader_DV
         best = (copy.head(trunk[:, at])[0] / config.temperature + gumbel(z)).argmax(-1)
         here = torch.zeros_like(known).index_fill(1, at, True) & ~examples.prompt
         tokens = torch.where(here, tokens.index_copy(1, at, best), tokens)
@@ -69,18 +71,23 @@ def gumbel(normal: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def readable(model: TransportMap) -> Tensor:
+def noise_reader(model: TransportMap) -> Tensor:
     """R (D, V): every entry of x0 W R / sigma is N(0, 1), and nearly independent of the others.
 
-    The map reads x0 W, that is, x0 projected onto the columns of W by P = W W^+. R = W^+ / sqrt(diag P) gives the
-    projection's entries, each divided by its standard deviation. If the width is at least V, P = I, and these are x0.
-    With W^T in place of W^+, tokens with similar embeddings would share their noise, and draws would have too little
-    entropy.
+    The map reads x0 W, that is, P x0, the projection onto the column space of W, P = W W^+. R = W^+ / sqrt(diag P)
+    gives the projection's entries, each divided by its standard deviation. If the width is at least V, P = I, and these
+    are x0's own. Else correlations are about 1/sqrt(D); only tokens with nearly the same embedding share their noise.
+    With W^T in place of W^+, a direction that all embeddings have in common would be shared by all, and draws would
+    have too little entropy.
     """
     W = model.token_embedding.detach()
     wide = W.to(wide_device(W.device)).double()
-    inverse_DV = torch.linalg.pinv(wide)
-    deviation_V = (wide * inverse_DV.T).sum(-1).clamp_min(torch.finfo(wide.dtype).tiny).sqrt()
+    tall = len(wide) > wide.shape[1]
+    gram = wide.T @ wide if tall else wide @ wide.T
+    gram.diagonal().add_(RIDGE * gram.diagonal().mean())
+    factor, _ = torch.linalg.cholesky_ex(gram)
+    inverse_DV = torch.cholesky_solve(wide.T, factor) if tall else torch.cholesky_solve(wide, factor).T
+    deviation_V = (wide * inverse_DV.T).sum(-1).clamp_min(RIDGE).sqrt()
     return (inverse_DV / deviation_V).to(torch.promote_types(W.dtype, torch.float32)).to(W.device)
 
 

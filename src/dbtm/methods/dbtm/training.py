@@ -25,7 +25,7 @@ from dbtm.methods.dbtm.iterate import SAMPLERS
 from dbtm.methods.dbtm.network import TransportMap
 from dbtm.methods.dbtm.options import Options
 from dbtm.methods.dbtm.planning import plan_by_nfe
-from dbtm.methods.dbtm.reflow import reflow_parts
+from dbtm.methods.dbtm.reflow import noise_reader, reflow_parts
 from dbtm.methods.dbtm.revise import confirm, revise
 from dbtm.methods.dbtm.ril import hand_on, ril_parts, shared
 from dbtm.methods.dbtm.streams import AGAIN, CONTEXT, FRACTION, KNOWN, LOOPS, NOISE, ONE, START, TIME, TURN
@@ -46,7 +46,7 @@ class DBTM(Method[Config, Options]):
     def __init__(self, config: RunConfig):
         super().__init__(config)
         path, loss, ril = self.settings.path, self.settings.loss, self.settings.ril
-        self.readable: Tensor | None = None  # reflow's, of the present teacher
+        self.noise_reader: Tensor | None = None  # reflow's R of this step's weights
         self.t_anchor = (
             commitment_time(self.shape.vocab, path.sigma, path.a) if path.t_anchor is None else path.t_anchor
         )
@@ -153,8 +153,7 @@ class DBTM(Method[Config, Options]):
             yield from self.soft_ril_parts(state, noise_BLD, examples)
         elif teacher:
             some = examples.first(self.settings.reflow.fraction)
-            n = len(some.tokens)
-            yield from reflow_parts(self, noise[:n], noise_BLD[:n], some)
+            yield from reflow_parts(self, noise_BLD[: len(some.tokens)], some)
         hand_on(embedded_BLD, noise_BLD)
 
     def rollouts(
@@ -357,13 +356,18 @@ class DBTM(Method[Config, Options]):
 
     # -- what else is asked of a method ----------------------------------------------------------------------------
 
+    def before_step(self, step: int) -> None:
+        """Compute what reflow reads noise by, into the same tensor: a recording knows it by its address."""
+        if self.settings.reflow.weight and self.stage(step)[-1]:
+            reader_DV = noise_reader(self.network)
+            self.noise_reader = reader_DV if self.noise_reader is None else self.noise_reader.copy_(reader_DV)
+
     def after_step(self, step: int, ema: Backbone) -> None:
         """Refresh the frozen copy from the EMA when its term starts, then every `refresh` steps."""
         teaching = self.settings.teaching
         if teaching and step >= teaching.start and (step - teaching.start) % teaching.refresh == 0:
             self.frozen["teacher"].load_state_dict(ema.state_dict())
             self.frozen["teacher"].fold()
-            self.readable = None
 
     def options(self) -> Options:
         """The prior's scale is the one of training unless the options have one."""
