@@ -34,22 +34,21 @@ BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 4, 16)
 VOCAB, LENGTH = 8_192, 128
 LIMITS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run must not exceed (judge smollm2)
 NEAR = 0.22  # nats that entropy may be below validation text's
+NOISE, FREE = {"mean_from": 0}, {"repetition_penalty": 0.0}
 WAYS: dict[str, dict[str, Any]] = {
     "recipe": {},
-    "same noise": {"mean_from": 0, "fresh_noise": False},
-    "noise": {"mean_from": 0},
-    "temperature 0.5": {"mean_from": 0, "temperature": 0.5},
-    "penalty 0.5": {"mean_from": 0, "repetition_penalty": 0.5},
-    "posterior 0.5": {"mean_from": 2, "mean_temperature": 0.5},
-    "posterior 0.7": {"mean_from": 2, "mean_temperature": 0.7},
-    "posterior 1": {"mean_from": 2, "mean_temperature": 1.0},
-    "posterior 1, top 0.9": {"mean_from": 2, "mean_temperature": 1.0, "top_p": 0.9},
-    "mean 0.5": {"mean_from": 1, "mean_temperature": 0.5},
-    "mean 0.7": {"mean_from": 1, "mean_temperature": 0.7},
-    "posterior 0.7, confidence": {"mean_from": 2, "mean_temperature": 0.7, "scorer": "confidence", "kappa": 1.0},
+    "noise": {**NOISE, **FREE},
+    "noise, same in every round": {**NOISE, **FREE, "fresh_noise": False},
+    "noise, temperature 0.5": {**NOISE, **FREE, "temperature": 0.5},
+    "noise, penalty 0.5": {**NOISE, "repetition_penalty": 0.5},
+    "posterior 0.6": {"mean_temperature": 0.6, **FREE},
+    "posterior 0.7": {"mean_temperature": 0.7, **FREE},
+    "posterior 0.8, top 0.95": {"mean_temperature": 0.8, "top_p": 0.95, **FREE},
+    "posterior 0.7, penalty 0.5": {"mean_temperature": 0.7, "repetition_penalty": 0.5},
+    "posterior 0.5, penalty 1.5": {"mean_temperature": 0.5, "repetition_penalty": 1.5},
 }
-"""Ways to sample, by options of the sampler; those that a map was not trained for are left out."""
-STUDY_WAYS = ["recipe", "noise", "temperature 0.5", "posterior 0.5", "posterior 0.7", "posterior 1"]
+"""Ways to sample, by options of the sampler; a map without the posterior term draws from noise alone."""
+STUDY_WAYS = ["recipe", "noise", "noise, temperature 0.5", "posterior 0.6", "posterior 0.7"]
 TINY = (
     *("model.width=16", "model.heads=2", "model.depth=1", "train.batch=8", "train.steps=4", "optim.warmup=1"),
     *("train.device=cpu", "train.precision=fp32", "train.compile=false", "train.graph=false", "train.log_every=2"),
@@ -72,7 +71,7 @@ ROUNDS = (
     *("method.loss.transport=1", "method.loss.anchor=1", "method.loss.boundary=1"),
     *("method.loss.interpolant_fraction=1", "method.loss.boundary_fraction=0.125"),
     *("method.posterior.weight=0", "method.ril.weight=0.5", "method.ril.depths=[1]", "method.ril.context=0.4"),
-    *("method.ril.spread=0.5", "sample.nfe=4", "sample.mean_from=0"),
+    *("method.ril.spread=0.5", "sample.mean_from=0", "sample.repetition_penalty=0"),
 )
 VARIANTS = (
     Variant("base", "the recipe"),
@@ -379,7 +378,7 @@ def drawn(given: argparse.Namespace, model: Path, ways: Iterable[str], budgets: 
     sets: dict[str, Any] = {}
     posterior = read_config(model).method.posterior.weight  # type: ignore[attr-defined]
     for way in ways:
-        if WAYS[way].get("mean_from") and not posterior:
+        if not posterior and not way.startswith("noise"):
             continue
         request = TextEvaluationRequest(
             checkpoint=str(model), judge=None, n=given.n, seed=given.seed, budgets=tuple(budgets), options=WAYS[way],

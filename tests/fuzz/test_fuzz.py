@@ -15,7 +15,7 @@ from tests.fuzz import corpus, harness, of_commands
 from tests.fuzz.forked import Ended
 from tests.fuzz.targets import TARGETS, warm_up
 
-INPUTS, LINES = 60, 6  # per reader; per command
+INPUTS, LINES = 60, 4  # per reader; per command
 LENIENT = ("metrics",)  # lines that a kill cut off are passed over, and so is all that is damaged
 READERS = [name for name in TARGETS if not name.startswith("dbtm ")]
 COMMANDS = [name for name in TARGETS if name.startswith("dbtm ")]

@@ -38,7 +38,9 @@ def text_base() -> RunConfig:
             quality=ours.NO_QUALITY,
         ),
         train=replace(base.train, steps=90_000, checkpoint_every=2_000, evaluate_every=2_000),
-        sample=Options(nfe=8, scorer="spread", rounds="planned", mean_from=2, mean_temperature=0.8),
+        sample=Options(
+            nfe=8, scorer="spread", rounds="planned", mean_from=2, mean_temperature=0.6, repetition_penalty=1.0
+        ),
     )
 
 
@@ -56,7 +58,7 @@ def text_base_2() -> RunConfig:
             method,
             loss=replace(method.loss, transport=0.0, anchor=0.0, boundary=0.0),
             posterior=replace(method.posterior, fraction=0.25),
-            reflow=ReflowConfig(weight=1.0, rounds=4, temperature=0.8, refresh=2_000),
+            reflow=ReflowConfig(weight=1.0, rounds=4, temperature=0.7, refresh=2_000),
         ),
         train=replace(base.train, steps=40_000, seed=1),  # another seed: other noise for the same texts
     )
