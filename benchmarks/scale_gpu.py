@@ -75,12 +75,12 @@ def main() -> None:
     asked = words.parse_args()
     gpus = int(os.environ.get("WORLD_SIZE", "1"))
     base = replace(recipe("owt"), task=RandomText())
-    base = override(base, [f"train.batch={32 * gpus}", "train.micro_batch=0", "method.path.coupling=independent"])
+    base = override(base, [f"train.batch={64 * gpus}", "train.micro_batch=0", "method.path.coupling=independent"])
     base = override(base, TINY) if asked.tiny else base
     layouts = ["auto", "shard"] if gpus == 1 else ["replicate", "shard", *(["hybrid"] if gpus > NODE else [])]
     runs = {f"owt, {layout}": (layout, override(base, [f"train.layout={layout}"])) for layout in layouts}
     sizes = ["train.recompute=true"] if asked.tiny else LARGE
-    large = override(base, [*sizes, f"train.batch={8 * gpus}", "train.layout=shard"])
+    large = override(base, [*sizes, f"train.batch={16 * gpus}", "train.layout=shard"])
     runs["1.45B, shard, recompute"] = "shard", large
     rows = []
     for name, (layout, config) in runs.items():

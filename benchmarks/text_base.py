@@ -30,7 +30,7 @@ from dbtm.config import RunConfig
 ROOT = Path(__file__).parent.parent
 STAGES = ("text-base", "text-base-2")
 STUDY_MINUTES = 8.7  # about a tenth of a stage on an H200
-BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 4, 16)
+BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 2, 4, 16)
 VOCAB, LENGTH = 8_192, 128
 LIMITS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run must not exceed (judge smollm2)
 NEAR = 0.22  # nats that entropy may be below validation text's
