@@ -24,11 +24,11 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from dbtm.bench.sampler import untrained
 from dbtm.config import RunConfig, override
 from dbtm.core.atomic import write_bytes
 from dbtm.core.device import pick_device
 from dbtm.evals.provenance import made
-from dbtm.methods.base import method_of
 from dbtm.recipes import recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -55,16 +55,10 @@ def step(config: RunConfig, folder: Path) -> tuple[Callable[[], Any], int]:
 
 def rounds(config: RunConfig, device: torch.device, batch: int) -> tuple[Callable[[], Any], int]:
     """A call that draws a batch in four rounds, and their number."""
-    method = method_of(config)
-    torch.manual_seed(0)
-    network = method.build().to(device).eval().requires_grad_(False)
-    if device.type == "cuda":
-        network.compute_dtype = torch.bfloat16
-    scorer = "quality" if getattr(network, "quality", None) is not None else "confidence"
-    sampler = method.sampler(network.fold(), batch=batch)
+    sampler, options = untrained(config, batch, device)
     if device.type == "cuda":
         sampler.compile()
-    return lambda: sampler.sample(batch, nfe=NFE, scorer=scorer, kappa=1.0), NFE
+    return lambda: sampler.sample(batch, nfe=NFE, **options), NFE
 
 
 def measured(call: Callable[[], Any], units: int, device: torch.device) -> dict[str, Any]:

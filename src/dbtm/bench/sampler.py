@@ -10,6 +10,7 @@ from dbtm.core import rng
 from dbtm.evals.cost import cost
 from dbtm.methods.base import method_of
 from dbtm.nn import Backbone
+from dbtm.sampling import Sampler
 from dbtm.sampling.prior import Prior, cholesky_factor
 from dbtm.simplex import Noise
 
@@ -56,13 +57,9 @@ def prior_floors(rows: int, vocab: int, width: int, itemsize: int, peak: float, 
     }
 
 
-def measure_rounds(
-    config: RunConfig, batch: int, device: torch.device, compiled: bool, repeats: int, nfe: int = 4
-) -> dict[str, Any]:
-    """Milliseconds per round of a batch, eager and compiled. All rounds are used: no score of an untrained map reaches
-    the threshold 1, so only the floor commits.
-
-    This is the mean over all rounds; the last is not scored.
+def untrained(config: RunConfig, batch: int, device: torch.device) -> tuple[Sampler, dict[str, Any]]:
+    """A sampler of a map without training, and options by which all rounds are used: no score of its reaches the
+    threshold 1, so only the floor commits.
     """
     method = method_of(config)
     torch.manual_seed(0)
@@ -70,17 +67,23 @@ def measure_rounds(
     if device.type == "cuda":
         network.compute_dtype = torch.bfloat16
     scorer = "quality" if getattr(network, "quality", None) is not None else "confidence"
-    sampler = method.sampler(network.fold(), batch=batch)
-    options: dict[str, Any] = {"nfe": nfe, "scorer": scorer, "kappa": 1.0}
-    taken = milliseconds({"eager": lambda: sampler.sample(batch, **options)}, device, repeats)
+    return method.sampler(network.fold(), batch=batch), {"scorer": scorer, "kappa": 1.0}
+
+
+def measure_rounds(
+    config: RunConfig, batch: int, device: torch.device, compiled: bool, repeats: int, nfe: int = 4
+) -> dict[str, Any]:
+    """Milliseconds per round of a batch, eager and compiled: the mean over all rounds; the last is not scored."""
+    sampler, options = untrained(config, batch, device)
+    taken = milliseconds({"eager": lambda: sampler.sample(batch, nfe=nfe, **options)}, device, repeats)
     if compiled:
         sampler.compile()
-        taken |= milliseconds({"compiled": lambda: sampler.sample(batch, **options)}, device, repeats)
+        taken |= milliseconds({"compiled": lambda: sampler.sample(batch, nfe=nfe, **options)}, device, repeats)
     flops = cost(sampler)["flops_per_evaluation"]
     return {
         "batch": batch,
         "nfe": nfe,
-        "scorer": scorer,
+        "scorer": options["scorer"],
         "ms_per_round": {k: v / nfe for k, v in taken.items()},
-        "floor_ms": 1e3 * batch * flops / matrix_peak(device, network.dtype),
+        "floor_ms": 1e3 * batch * flops / matrix_peak(device, sampler.network.dtype),
     }
