@@ -48,7 +48,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "posterior 0.5, penalty 1.5": {"mean_temperature": 0.5, "repetition_penalty": 1.5},
 }
 """Ways to sample, by options of the sampler; a map without the posterior term draws from noise alone."""
-STUDY_WAYS = ["recipe", "noise", "noise, temperature 0.5", "posterior 0.6", "posterior 0.7"]
+STUDY_WAYS = ["recipe", "noise", "noise, same in every round", "posterior 0.6", "posterior 0.7"]
 TINY = (
     *("model.width=16", "model.heads=2", "model.depth=1", "train.batch=8", "train.steps=4", "optim.warmup=1"),
     *("train.device=cpu", "train.precision=fp32", "train.compile=false", "train.graph=false", "train.log_every=2"),

@@ -188,7 +188,7 @@ def test_a_study_makes_what_is_missing(run, script, small_judge, tmp_path, capsy
     assert capsys.readouterr().out.count("judged") == 2
     table = json.loads((tmp_path / "text-base-study.json").read_text())
     assert [(row["variant"], row["seeds"], len(row["by_nfe"])) for row in table["variants"]] == [
-        ("base", 1, 3), ("reflow", 1, 3)]  # fmt: skip
+        ("base", 1, 4), ("reflow", 1, 4)]  # fmt: skip
     assert sorted(path.name for path in (tmp_path / "study").iterdir()) == [
         "base-0.jsonl", "base-0.jsonl.gz", "base-0.packed", "reflow-0.jsonl", "reflow-0.jsonl.gz",
         "reflow-0.packed"]  # fmt: skip

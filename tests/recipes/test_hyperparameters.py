@@ -250,6 +250,7 @@ LEFT_OUT = {
     "sample.check": 0,
     "sample.loops": 0,
     "sample.mean_from": 0,
+    "sample.mean_budget": 2,
     "sample.top_p": 1.0,
     "sample.fresh_noise": True,  # alg:btm-sampling-refinement
     "sample.sampler": "refine",

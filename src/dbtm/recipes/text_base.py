@@ -45,12 +45,14 @@ def text_base() -> RunConfig:
 
 
 def text_base_2() -> RunConfig:
-    """Second stage: the first round learns what four rounds of a frozen copy draw with its noise.
+    """Second stage: the first round learns what four rounds of a frozen copy draw with its noise. At a budget of two,
+    both rounds read this noise.
 
     The posterior term on a quarter of the rows keeps what the first stage has learned from data.
     """
     base = text_base()
-    method = settings(base)
+    method, sample = settings(base), base.sample
+    assert isinstance(sample, Options)
     return replace(
         base,
         recipe="text-base-2",
@@ -60,5 +62,6 @@ def text_base_2() -> RunConfig:
             posterior=replace(method.posterior, fraction=0.25),
             reflow=ReflowConfig(weight=1.0, rounds=4, temperature=0.7, refresh=2_000),
         ),
+        sample=replace(sample, fresh_noise=False, mean_budget=3),
         train=replace(base.train, steps=40_000, seed=1),  # another seed: other noise for the same texts
     )

@@ -155,6 +155,9 @@ def test_a_budget_of_one_evaluation_starts_from_noise():
     plain, mean = (sampler.sample(6, nfe=1, seed=3, mean_from=mean_from).tokens for mean_from in (0, 1))
     assert (plain == mean).all()
     assert not (plain == sampler.sample(6, nfe=2, seed=3, mean_from=1).tokens).all()
+    larger = {nfe: sampler.sample(6, nfe=nfe, seed=3, mean_from=1, mean_budget=3).tokens for nfe in (2, 3)}
+    assert (larger[2] == sampler.sample(6, nfe=2, seed=3, mean_from=0).tokens).all(), "below the budget, too"
+    assert (larger[3] == sampler.sample(6, nfe=3, seed=3, mean_from=1).tokens).all()
 
 
 @pytest.mark.parametrize(
@@ -165,6 +168,7 @@ def test_a_budget_of_one_evaluation_starts_from_noise():
         ({"mean_from": 2, "sampler": "iterate"}, "sample.mean_from needs sample.sampler=refine"),
         ({"mean_from": 2, "scorer": "quality"}, "was trained at noisy states"),
         ({"mean_from": -1}, "mean_from"),
+        ({"mean_from": 2, "mean_budget": 1}, "mean_budget"),
         ({"mean_temperature": -1.0}, "mean_temperature"),
     ],
 )

@@ -47,8 +47,10 @@ class Options(SampleConfig):
     """Scale of the prior noise; null: that of training."""
     mean_from: int = 0
     """First round in which unknown positions are the prior's mean instead of noise (method.posterior). With 2, the
-    first round draws tokens from noise, and later rounds draw them given the context. 0: never, as in the paper. A
-    budget of one evaluation always starts from noise: at the mean, positions would be independent of each other."""
+    first round draws tokens from noise, and later rounds draw them given the context. 0: never, as in the paper."""
+    mean_budget: int = 2
+    """Smallest budget with rounds at the mean; smaller ones draw all rounds from noise. At a budget of one, positions
+    would be independent of each other at the mean. 3 suits maps with reflow, which learn to go on from their noise."""
     mean_temperature: float = 1.0
     """Temperature in these rounds; the option temperature sets both if given alone."""
     repetition_penalty: float = 0.0
@@ -69,6 +71,7 @@ class Options(SampleConfig):
         self.up_to_one("top_p")
         self.not_negative("temperature", "mean_temperature", "repetition_penalty", "tolerance", "check")
         self.in_range(0, MOST_EVALUATIONS, "check", "mean_from")
+        self.in_range(2, MOST_EVALUATIONS, "mean_budget")
         self.in_range(0, MOST_LOOPS, "loops")
         if self.check == 1:
             raise UsageError("sample.check=1 is too few: a check takes 2 network evaluations")
@@ -136,7 +139,7 @@ class Options(SampleConfig):
 
     def at_mean(self, r: int) -> bool:
         """Whether unknown positions of round r are the prior's mean."""
-        return 0 < self.mean_from <= r and self.nfe > 1
+        return 0 < self.mean_from <= r and self.nfe >= self.mean_budget
 
     def in_round(self, r: int) -> "Options":
         """The options with the temperature of round r."""
