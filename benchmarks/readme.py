@@ -427,7 +427,7 @@ def text_base_study() -> str:
     for line in found["lines"]:
         ways: dict[str, dict[int, str]] = {}
         for row in line.get("rows", []):
-            if row["kind"] == "sample" and row["settings"].get("fresh_noise") is not False:
+            if row["kind"] == "sample":
                 cell = f"{row['perplexity']:.0f} ({row['entropy']:.2f})"
                 ways.setdefault(_way(row["settings"]), {})[row["settings"]["nfe"]] = cell
         one = ways.pop("", {}).get(1, "")  # which later rounds do not change
@@ -447,15 +447,14 @@ def text_base_study() -> str:
 
 def _way(settings: dict) -> str:
     """How later rounds draw; empty for a budget of one round at temperature 0, which has none."""
-    if settings.get("mean_from"):
-        out = f"posterior, temperature {settings['mean_temperature']:g}"
-        out += ", from the first round on" if settings["mean_from"] == 1 else ""
-        return out + (f", penalty {settings['repetition_penalty']:g}" if settings.get("repetition_penalty") else "")
-    return (
-        ""
-        if settings["nfe"] == 1 and not settings["temperature"]
-        else f"noise, temperature {settings['temperature']:g}"
-    )
+    if settings["nfe"] == 1 and not settings["temperature"]:
+        return ""
+    at_mean = settings.get("mean_from")
+    temperature = settings["mean_temperature" if at_mean else "temperature"]
+    out = f"{'posterior' if at_mean else 'noise'}, temperature {temperature:g}"
+    out += ", from the first round on" if at_mean == 1 else ""
+    out += ", same noise" if settings.get("fresh_noise") is False else ""
+    return out + (f", penalty {settings['repetition_penalty']:g}" if settings.get("repetition_penalty") else "")
 
 
 def programs() -> str:

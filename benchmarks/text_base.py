@@ -34,18 +34,19 @@ BUDGETS, STUDY_BUDGETS = (1, 2, 4, 8, 16), (1, 2, 4, 16)
 VOCAB, LENGTH = 8_192, 128
 LIMITS = {1: 180, 2: 130, 4: 105, 8: 98, 16: 92}  # perplexity by budget that the run must not exceed (judge smollm2)
 NEAR = 0.22  # nats that entropy may be below validation text's
-NOISE, FREE = {"mean_from": 0}, {"repetition_penalty": 0.0}
+NOISE = {"mean_from": 0, "fresh_noise": True, "repetition_penalty": 0.0}
+MEAN = {"mean_from": 2, "mean_budget": 2, "fresh_noise": True, "repetition_penalty": 0.0}
 WAYS: dict[str, dict[str, Any]] = {
     "recipe": {},
-    "noise": {**NOISE, **FREE},
-    "noise, same in every round": {**NOISE, **FREE, "fresh_noise": False},
-    "noise, temperature 0.5": {**NOISE, **FREE, "temperature": 0.5},
+    "noise": NOISE,
+    "noise, same in every round": {**NOISE, "fresh_noise": False},
+    "noise, temperature 0.5": {**NOISE, "temperature": 0.5},
     "noise, penalty 0.5": {**NOISE, "repetition_penalty": 0.5},
-    "posterior 0.6": {"mean_temperature": 0.6, **FREE},
-    "posterior 0.7": {"mean_temperature": 0.7, **FREE},
-    "posterior 0.8, top 0.95": {"mean_temperature": 0.8, "top_p": 0.95, **FREE},
-    "posterior 0.7, penalty 0.5": {"mean_temperature": 0.7, "repetition_penalty": 0.5},
-    "posterior 0.5, penalty 1.5": {"mean_temperature": 0.5, "repetition_penalty": 1.5},
+    "posterior 0.6": {**MEAN, "mean_temperature": 0.6},
+    "posterior 0.7": {**MEAN, "mean_temperature": 0.7},
+    "posterior 0.8, top 0.95": {**MEAN, "mean_temperature": 0.8, "top_p": 0.95},
+    "posterior 0.7, penalty 0.5": {**MEAN, "mean_temperature": 0.7, "repetition_penalty": 0.5},
+    "posterior 0.5, penalty 1.5": {**MEAN, "mean_temperature": 0.5, "repetition_penalty": 1.5},
 }
 """Ways to sample, by options of the sampler; a map without the posterior term draws from noise alone."""
 STUDY_WAYS = ["recipe", "noise", "noise, same in every round", "posterior 0.6", "posterior 0.7"]
@@ -341,7 +342,8 @@ def report(given: argparse.Namespace) -> None:
 
 
 def cell(seeds: Sequence[list[dict[str, Any]]], nfe: int) -> dict[str, Any]:
-    """Means over the seeds: of the first way to sample, and on the frontier of all ways at one entropy."""
+    """Means over the seeds: of the first way to sample, and at one entropy on the frontier of those without a penalty,
+    which not all variants have."""
     from dbtm.evals.sweep.frontier import Point, frontier, perplexity_at
 
     first, matched = [], []
@@ -353,7 +355,8 @@ def cell(seeds: Sequence[list[dict[str, Any]]], nfe: int) -> dict[str, Any]:
         if not points:
             return {"nfe": nfe, "perplexity": None, "entropy": None, "matched": None, "shown": "-"}
         first.append((points[0]["perplexity"], points[0]["entropy"]))
-        curve = frontier([Point(row["entropy"], row["perplexity"]) for row in points])
+        free = [row for row in points if not row["settings"].get("repetition_penalty")]
+        curve = frontier([Point(row["entropy"], row["perplexity"]) for row in free])
         matched.append(perplexity_at(target, curve))
     perplexity, entropy = (mean(values) for values in zip(*first))
     known = [value for value in matched if value is not None]
@@ -378,7 +381,7 @@ def drawn(given: argparse.Namespace, model: Path, ways: Iterable[str], budgets: 
     sets: dict[str, Any] = {}
     posterior = read_config(model).method.posterior.weight  # type: ignore[attr-defined]
     for way in ways:
-        if not posterior and not way.startswith("noise"):
+        if not posterior and way.startswith("posterior"):
             continue
         request = TextEvaluationRequest(
             checkpoint=str(model), judge=None, n=given.n, seed=given.seed, budgets=tuple(budgets), options=WAYS[way],

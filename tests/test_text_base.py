@@ -157,9 +157,12 @@ def test_samples_are_drawn_here_and_judged_there(run, small_judge, tmp_path, cap
 
 
 def test_every_way_to_sample_is_another(script):
-    options = {way: replace(recipe("text-base").sample, **changes) for way, changes in script.WAYS.items()}
-    assert len(set(map(repr, options.values()))) == len(script.WAYS)
-    assert set(script.STUDY_WAYS) <= options.keys()
+    first, second = (recipe(stage).sample for stage in script.STAGES)
+    for nfe in (2, 4):
+        shown = [repr(replace(first, **changes, nfe=nfe).shown()) for changes in script.WAYS.values()]
+        assert len(set(shown)) == len(script.WAYS)
+        studied = {repr(replace(second, **script.WAYS[way], nfe=nfe).shown()) for way in script.STUDY_WAYS}
+        assert len(studied) == len(script.STUDY_WAYS)
 
 
 def test_limits_are_of_perplexity_at_the_entropy_of_text(script, capsys):

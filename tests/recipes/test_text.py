@@ -145,6 +145,7 @@ def test_the_stages_of_the_long_run_go_on_with_one_map():
         reflow=second.reflow,
     ), "later rounds draw from the posterior"
     assert second.reflow.fraction == 1, "no row is idle"
+    assert stages[1].sample == replace(stages[0].sample, fresh_noise=False, mean_budget=3)
 
 
 def test_the_long_run_learns_what_its_samplers_ask_for():

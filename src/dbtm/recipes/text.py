@@ -156,7 +156,7 @@ def text_small() -> RunConfig:
 
 
 def text_tiny() -> RunConfig:
-    """For a CPU: mostly real words after 20 minutes on two cores. Two million parameters; objective and sampler as in
+    """For a CPU: mostly real words after 20 minutes on two cores. Two million parameters; the objective of
     `own`. Prepare your own text with a small tokenizer: `dbtm data text --tokenizer train:4096 --length 64`.
     """
     rows = own()

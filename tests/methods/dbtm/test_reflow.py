@@ -158,7 +158,7 @@ def test_the_term_recomputed_with_dense_states(monkeypatch, small):
 def test_states_cover_the_rounds():
     keys = rng.fold(1, torch.arange(4000))
     batch, config = (
-        SimpleNamespace(key=lambda stream: rng.fold(keys, stream), sample_key=keys),
+        SimpleNamespace(key=lambda stream: rng.fold(keys, stream), sample_key=keys, tokens=torch.zeros(4000, 28)),
         ReflowConfig(rounds=7, states=3),
     )
     shares = [torch.bincount(known_rounds(config, batch, j).flatten(), minlength=8) / 4000 for j in range(3)]
@@ -168,6 +168,14 @@ def test_states_cover_the_rounds():
     assert shares[2].tolist() == [0.0, 0.0, 0.0, 0.0, third, third, third, 0.0]
     whole = ReflowConfig(rounds=4, states=4)
     assert [known_rounds(whole, batch, j).unique().tolist() for j in range(4)] == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize(("length", "rounds", "drawn"), [(10, 7, 5), (128, 48, 43), (12, 4, 4), (3, 16, 3)])
+def test_no_state_knows_a_whole_answer(length, rounds, drawn):
+    """There may be fewer rounds than asked for: positions per round are a whole number."""
+    keys, config = rng.fold(1, torch.arange(400)), ReflowConfig(rounds=rounds, states=2)
+    batch = SimpleNamespace(key=lambda stream: rng.fold(keys, stream), sample_key=keys, tokens=torch.zeros(400, length))
+    assert known_rounds(config, batch, 1).unique().tolist() == [*range(1, drawn)]
 
 
 def test_the_copy_is_refreshed_on_its_schedule():

@@ -29,9 +29,12 @@ NUMBERS = 1 << 26  # most probabilities and derived values in memory at once
 def plan_by_nfe(
     network: Evaluator, given: Given, options: Options, budgets: Iterable[int] = BUDGETS, draws: int = 8
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Plans for budgets below the number of free positions; from there on every round commits one."""
+    """Plans for budgets below the number of free positions; from there on every round commits one. Budgets that stay
+    with noise while larger ones draw at the mean, whose entropies these are, get none.
+    """
     H = falling(place_entropies(network, given, options, draws))
-    return tuple(plans(H, [k for k in budgets if k < len(H)] or [len(H)]).items())
+    least = options.mean_budget if options.mean_from else 2
+    return tuple(plans(H, [k for k in budgets if least <= k < len(H)] or [len(H)]).items())
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Reflow (beyond the paper): one evaluation learns what a frozen copy of the map draws in many rounds with its noise.
 
-    x_0 <- the prompt;  n = ceil(L / k) positions per round, in the spread order
+    x_0 <- the prompt;  n = ceil(L / k) positions per round, in the spread order;  k <- ceil(L / n)
     for r = 1 .. k:
         f <- copy(x_{r-1} where known, 1/V elsewhere)               softmax(f / temperature): p(x1 | context)
         x_r <- argmax_v f_v / temperature + g_v(x0) on the next n positions
@@ -55,7 +55,7 @@ def drawn(
     length = examples.tokens.shape[1]
     order = spread(length, examples.tokens.device).argsort(descending=True)
     tokens, known, round_BL = examples.tokens, examples.prompt, torch.zeros_like(examples.tokens)
-    for r, at in enumerate(order.split(-(-length // config.rounds)), 1):
+    for r, at in enumerate(order.split(-(-length // drawn_rounds(config, length))), 1):
         trunk, _ = copy.hidden(copy.embed_known(tokens, known))
         z = h_BLD[:, at].to(reader_DV.dtype) @ reader_DV
         best = (copy.head(trunk[:, at])[0] / config.temperature + gumbel(z)).argmax(-1)
@@ -91,6 +91,11 @@ def noise_reader(model: TransportMap) -> Tensor:
     return (inverse_DV / deviation_V).to(torch.promote_types(W.dtype, torch.float32)).to(W.device)
 
 
+def drawn_rounds(config: ReflowConfig, length: int) -> int:
+    """The number of rounds that have positions to draw, if all have the same number but the last."""
+    return -(-length // -(-length // config.rounds))
+
+
 def known_rounds(config: ReflowConfig, examples: Examples, number: int) -> Tensor:
     """m (B, 1): how many rounds of a row's answer the map reads at a state; 0 at the first. The others share 1 .. k - 1
     in equal parts.
@@ -98,4 +103,5 @@ def known_rounds(config: ReflowConfig, examples: Examples, number: int) -> Tenso
     if not number:
         return torch.zeros_like(examples.sample_key[:, None])
     u_B1 = rng.uniform(rng.fold(examples.key(REFLOW), number), 1)
-    return 1 + ((config.rounds - 1) * (number - 1 + u_B1) / (config.states - 1)).long()
+    rounds = drawn_rounds(config, examples.tokens.shape[1])
+    return 1 + ((rounds - 1) * (number - 1 + u_B1) / (config.states - 1)).long()
